@@ -1,0 +1,50 @@
+"""Sessions that developers and CI run: ``nox`` alone runs lint, types and tests.
+
+Arguments after ``--`` go to the tool of the session, as in ``nox -s tests -- -k seeds``.
+"""
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "virtualenv"
+nox.options.reuse_existing_virtualenvs = True
+nox.options.sessions = ["lint", "types", "tests"]
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style and formatting; ``-- --fix`` repairs what can be repaired."""
+    session.install("ruff>=0.11")
+    session.run("ruff", "check", *session.posargs)
+    if "--fix" in session.posargs:
+        session.run("ruff", "format")
+    else:
+        session.run("ruff", "format", "--check")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check types strictly, in the package and in everything beside it."""
+    session.install(".[dev]")
+    session.run("mypy", *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the tests against the package as a user installs it."""
+    session.install(".[test]")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation into docs/_build; a warning is an error."""
+    session.install(".[docs]")
+    session.run("sphinx-build", "-W", *session.posargs, "docs", "docs/_build")
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Time the hot path; ``python benchmarks/rivals.py`` compares it with other vectorizers."""
+    session.install(".[test]")
+    session.run("pytest", "benchmarks", "--timeout=0", "-p", "no:faulthandler", *session.posargs)
