@@ -1,0 +1,137 @@
+"""Run one function in a fresh process, so that its memory and its crashes are its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from multiprocessing import connection, get_context, resource_tracker
+from multiprocessing.process import BaseProcess
+from types import FrameType
+from typing import Any
+
+import cloudpickle
+
+__all__ = ["ChildFailed", "run_in_child"]
+
+# How long a child may take to close its environments after Ctrl-C, and to end after its answer.
+_GRACE_SECONDS = 10.0
+
+
+class ChildFailed(Exception):
+    """The function raised in its process, or the process ended before it answered."""
+
+
+def run_in_child(function: Callable[..., Any], *args: Any) -> Any:
+    """Call `function(*args)` in a spawned process and return its result.
+
+    Args:
+        function: A module-level function; it travels by cloudpickle, and so do its arguments.
+        *args: Its arguments.
+
+    Raises:
+        ChildFailed: If the function raised, or its process ended without an answer. The message
+            has the exception's type and text, or the exit code or signal.
+        KeyboardInterrupt: On Ctrl-C, once the process has ended.
+    """
+    receiver, sender = get_context("spawn").Pipe(duplex=False)
+    process = get_context("spawn").Process(
+        target=_serve, args=(sender, cloudpickle.dumps((function, args)))
+    )
+    with _interrupts_held():
+        process.start()
+    sender.close()
+    try:
+        connection.wait([receiver, process.sentinel])
+        answer = receiver.recv() if receiver.poll() else None
+    except EOFError:
+        answer = None
+    except BaseException:
+        _interrupt(process)
+        raise
+    finally:
+        receiver.close()
+    process.join(_GRACE_SECONDS)
+    _kill(process)
+    if answer is None:
+        raise ChildFailed(_describe_end(process.exitcode))
+    result, problem = answer
+    if problem is not None:
+        raise ChildFailed(problem)
+    return result
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back while a process starts.
+
+    The child inherits the block and lifts it in `_serve`: interrupted while it still imports, it
+    would print a traceback of no use to anyone.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    # Started later, the tracker would lift the block before the child is there.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _serve(sender: connection.Connection, call: bytes) -> None:
+    """Answer with (result, None) or (None, problem)."""
+    signal.signal(signal.SIGINT, _interrupt_once)
+    answer: tuple[Any, str | None]
+    try:
+        if sys.platform != "win32":
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        function, args = cloudpickle.loads(call)
+        answer = (function(*args), None)
+    except KeyboardInterrupt:
+        return
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the parent reports it
+        answer = (None, _describe(error))
+    with contextlib.suppress(BrokenPipeError):
+        sender.send(answer)
+
+
+def _interrupt_once(signum: int, _frame: FrameType | None) -> None:
+    """Raise for the first Ctrl-C only: a second must not cut the clean-up short."""
+    signal.signal(signum, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _interrupt(process: BaseProcess) -> None:
+    """Have the process close what it holds, and end it in any event."""
+    try:
+        if sys.platform != "win32" and process.pid is not None and process.is_alive():
+            os.kill(process.pid, signal.SIGINT)
+            process.join(_GRACE_SECONDS)
+    finally:
+        _kill(process)
+
+
+def _kill(process: BaseProcess) -> None:
+    if process.is_alive():
+        process.kill()
+        process.join()
+
+
+def _describe(error: BaseException) -> str:
+    if isinstance(error, BaseExceptionGroup):
+        return "\n".join(_describe(each) for each in error.exceptions)
+    return f"{type(error).__name__}: {error}"
+
+
+def _describe_end(exitcode: int | None) -> str:
+    if exitcode is not None and exitcode < 0:
+        return f"The process was ended by {signal.Signals(-exitcode).name}."
+    return (
+        f"The process ended with exit code {exitcode} before it answered. Started from a script, "
+        "a sweep belongs under `if __name__ == '__main__':`, because its processes import the "
+        "script again."
+    )

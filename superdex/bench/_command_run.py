@@ -1,0 +1,137 @@
+"""`superdex run`: episodes with random actions, printed one by one and recorded if asked to."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+from rich.console import Console
+from rich.progress import Progress
+
+from superdex.bench._names import find_spec
+from superdex.bench._output import check_writable
+
+__all__ = ["Job", "execute", "prepare"]
+
+_VIDEOS = (".mp4", ".mov", ".mkv", ".webm")
+_DEFAULT_FPS = 30
+_Keep = Callable[[Any], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that has been checked."""
+
+    spec: EnvSpec
+    num_episodes: int
+    max_steps: int
+    seed: int | None
+    video: Path | None
+
+
+class RenderingFailed(Exception):
+    """The environment could not draw itself."""
+
+
+def prepare(
+    name: str, *, num_episodes: int, max_steps: int, seed: int | None, video: str | None
+) -> Job:
+    """Check everything that can be wrong before the environment is built.
+
+    Raises:
+        ValueError: If the environment is unknown, or the video can't be written.
+    """
+    path = None
+    if video is not None:
+        path = Path(video)
+        if path.suffix.lower() not in _VIDEOS:
+            raise ValueError(f"A video ends in {', '.join(_VIDEOS)}; got {path.name!r}.")
+        missing = [
+            package
+            for package in ("imageio", "imageio_ffmpeg")
+            if importlib.util.find_spec(package) is None
+        ]
+        if missing:
+            raise ValueError(
+                f"Recording needs {' and '.join(missing)}, not installed here: pip install "
+                "'superdex-vector[video]'."
+            )
+        check_writable(path)
+    return Job(find_spec(name), num_episodes, max_steps, seed, path)
+
+
+def execute(job: Job) -> int:
+    """Run the episodes and return the exit code."""
+    output, errors = Console(), Console(stderr=True)
+    try:
+        with (
+            gymnasium.make(job.spec, render_mode="rgb_array" if job.video else None) as env,
+            _recording(job.video, env.metadata.get("render_fps", _DEFAULT_FPS)) as keep,
+            Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress,
+        ):
+            env.action_space.seed(job.seed)
+            task = progress.add_task(job.spec.id, total=job.num_episodes)
+            for episode in range(job.num_episodes):
+                total, length, reason = _run_episode(env, job, episode, keep)
+                progress.advance(task)
+                output.print(
+                    f"episode {episode}: return {total:.3f}, length {length}, {reason}",
+                    highlight=False,
+                )
+    except RenderingFailed as failure:
+        errors.print(f"The environment could not draw itself: {failure}", style="red")
+        errors.print(
+            "On a machine without a display set MUJOCO_GL=egl (with a graphics driver, or Debian's "
+            "libegl1) or MUJOCO_GL=osmesa (Debian's libosmesa6)."
+        )
+        return 1
+    if job.video is not None:
+        errors.print(f"Wrote {job.video}", highlight=False)
+    return 0
+
+
+def _run_episode(
+    env: gymnasium.Env[Any, Any], job: Job, episode: int, keep: _Keep
+) -> tuple[float, int, str]:
+    """Run one episode; return the sum of its rewards, its length, and why it ended."""
+    env.reset(seed=None if job.seed is None else job.seed + episode)
+    _keep_frame(env, job, keep)
+    total = 0.0
+    for length in range(1, job.max_steps + 1):
+        _, reward, terminated, truncated, info = env.step(env.action_space.sample())
+        total += float(reward)
+        _keep_frame(env, job, keep)
+        if terminated:
+            return total, length, str(info.get("terminated_reason", "terminated"))
+        if truncated:
+            return total, length, str(info.get("truncated_reason", "time limit"))
+    return total, job.max_steps, f"cut off after {job.max_steps} steps"
+
+
+def _keep_frame(env: gymnasium.Env[Any, Any], job: Job, keep: _Keep) -> None:
+    if job.video is None:
+        return
+    try:
+        frame = env.render()
+    except Exception as error:
+        raise RenderingFailed(f"{type(error).__name__}: {error}") from error
+    keep(frame)
+
+
+@contextmanager
+def _recording(path: Path | None, fps: float) -> Iterator[_Keep]:
+    """Give a function that appends a frame to the video, or one that does nothing."""
+    if path is None:
+        yield lambda _frame: None
+        return
+    import imageio.v2
+
+    # Encoders want even sides; imageio's default would scale to multiples of 16.
+    with imageio.v2.get_writer(path, fps=fps, macro_block_size=2) as writer:
+        yield writer.append_data  # type: ignore[attr-defined]  # a writer, not the base class

@@ -1,0 +1,70 @@
+"""From the name a user types to the Gymnasium specification it means."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+
+__all__ = ["find_spec", "short_names", "superdex_ids"]
+
+_NAMESPACE = "superdex_gym/"
+
+
+def superdex_ids() -> tuple[str, ...]:
+    """Return the ids of this package's environments, in the order of their registration."""
+    importlib.import_module("superdex.envs")
+    return tuple(env_id for env_id in gymnasium.registry if env_id.startswith(_NAMESPACE))
+
+
+def short_names() -> dict[str, str]:
+    """Return short name → id for this package's environments, such as cart_pole.
+
+    The short name is the id's in snake case, without namespace and version; it means the latest
+    version.
+    """
+    names: dict[str, str] = {}
+    latest: dict[str, int] = {}
+    for env_id in superdex_ids():
+        spec = gymnasium.registry[env_id]
+        name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", spec.name).lower()
+        version = spec.version or 0
+        if version >= latest.get(name, 0):
+            names[name] = env_id
+            latest[name] = version
+    return names
+
+
+def find_spec(name: str) -> EnvSpec:
+    """Return the specification that a short name or a Gymnasium id stands for.
+
+    `module:id` imports the module first, as `gymnasium.make` does.
+
+    Raises:
+        ValueError: If nothing of that name is registered; the message suggests the nearest.
+    """
+    names = short_names()
+    module, _, env_id = name.rpartition(":")
+    if module:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise ValueError(
+                f"The module of the environment {name!r} was not found: {error}."
+            ) from error
+    spec = gymnasium.registry.get(names.get(env_id, env_id))
+    if spec is None:
+        raise ValueError(_unknown(name, env_id, names))
+    return spec
+
+
+def _unknown(name: str, env_id: str, names: dict[str, str]) -> str:
+    nearest = difflib.get_close_matches(env_id, [*names, *gymnasium.registry], n=1)
+    advice = f"Did you mean {nearest[0]!r}? " if nearest else ""
+    return (
+        f"There is no environment {name!r}. {advice}Give a short name ({', '.join(names)}) or a "
+        "registered Gymnasium id; where a module of yours registers it, write 'module:id'."
+    )

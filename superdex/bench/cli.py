@@ -1,0 +1,213 @@
+"""The `superdex` command: `bench`, `envs` and `run`.
+
+Each command's module is imported when that command runs. Every worker of a sweep imports the
+script it was started from, this module with it, and needs none of their tables and videos.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import superdex
+from superdex.bench._names import superdex_ids
+from superdex.bench._settings import SweepSettings
+
+__all__ = ["main"]
+
+_EXIT_INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Args:
+        argv: The arguments; those of the process by default.
+
+    Returns:
+        0 if all went well, 1 if something that was run failed, 130 after Ctrl-C.
+
+    Raises:
+        SystemExit: With code 2 on bad input, and with 0 after `--help` and `--version`.
+    """
+    parser = _build_parser()
+    arguments = parser.parse_args(argv)
+    try:
+        code: int = arguments.command(arguments)
+    except KeyboardInterrupt:
+        return _EXIT_INTERRUPTED
+    return code
+
+
+def _build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="superdex",
+        description="Step thousands of Gymnasium environments on shared scenes as one batch.",
+    )
+    parser.add_argument("--version", action="version", version=f"superdex {superdex.__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_bench(commands)
+    _add_envs(commands)
+    _add_run(commands)
+    return parser
+
+
+def _add_bench(commands: Any) -> None:
+    parser = commands.add_parser(
+        "bench",
+        help="measure which split into workers is fastest",
+        description="Measure every number of workers with every number of environments per worker, "
+        "and say which split was fastest. One environment in one worker is measured bare, in a "
+        "plain loop. A case is stepped until both minimums are met, and stopped as soon as either "
+        "maximum is reached.",
+        epilog="example: superdex bench --env cart_pole --num_workers 1,2 "
+        "--num_envs_per_worker 1,5,25,125",
+    )
+    fields = {field.name: field for field in dataclasses.fields(SweepSettings)}
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "--env",
+        type=_names,
+        metavar="NAME[,NAME…]",
+        help=f"{fields['env'].metadata['help']}",
+    )
+    which.add_argument("--all", action="store_true", help="measure all of superdex's environments")
+    kinds: dict[str, tuple[Any, str]] = {
+        "num_workers": (_counts, "N[,N…]"),
+        "num_envs_per_worker": (_counts, "K[,K…]"),
+        "min_time": (float, "SECONDS"),
+        "max_time": (float, "SECONDS"),
+        "min_iterations": (int, "CALLS"),
+        "max_iterations": (int, "CALLS"),
+    }
+    for name, (kind, metavar) in kinds.items():
+        default = fields[name].default
+        shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
+        parser.add_argument(
+            f"--{name}",
+            type=kind,
+            default=default,
+            metavar=metavar,
+            help=f"{fields[name].metadata['help']} (default: {'none' if shown is None else shown})",
+        )
+    parser.add_argument(
+        "--write_to_file", metavar="PATH", help="write machine, versions, settings and rows as JSON"
+    )
+    parser.add_argument(
+        "--plot", metavar="PATH", help="draw a heat map of control FPS, such as sweep.png"
+    )
+    parser.set_defaults(command=_bench, parser=parser)
+
+
+def _add_envs(commands: Any) -> None:
+    parser = commands.add_parser(
+        "envs",
+        help="list the environments",
+        description="List superdex's environments and the sizes of their spaces.",
+    )
+    parser.set_defaults(command=_envs, parser=parser)
+
+
+def _add_run(commands: Any) -> None:
+    parser = commands.add_parser(
+        "run",
+        help="run episodes with random actions, and record them",
+        description="Run episodes of one environment with random actions, print how each "
+        "ended, and record them as a video if asked to.",
+        epilog="example: superdex run ant --num_episodes 3 --video ant.mp4 --seed 1",
+    )
+    parser.add_argument("env", metavar="ID", help="a short name (ant) or a registered Gymnasium id")
+    parser.add_argument(
+        "--num_episodes", type=_count, default=1, metavar="N", help="episodes to run (default: 1)"
+    )
+    parser.add_argument(
+        "--max_steps",
+        type=_count,
+        default=1000,
+        metavar="N",
+        help="steps after which an episode without an end is cut off (default: 1000)",
+    )
+    parser.add_argument(
+        "--seed", type=_seed, metavar="S", help="seed of episode 0; episode e is seeded with S + e"
+    )
+    parser.add_argument(
+        "--video", metavar="PATH", help="record all episodes into one video, such as out.mp4"
+    )
+    parser.set_defaults(command=_run, parser=parser)
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    from superdex.bench import _command_bench
+
+    try:
+        settings = SweepSettings(
+            env=superdex_ids() if arguments.all else arguments.env,
+            num_workers=arguments.num_workers,
+            num_envs_per_worker=arguments.num_envs_per_worker,
+            min_time=arguments.min_time,
+            max_time=arguments.max_time,
+            min_iterations=arguments.min_iterations,
+            max_iterations=arguments.max_iterations,
+        )
+        job = _command_bench.prepare(settings, arguments.write_to_file, arguments.plot)
+    except (ValueError, TypeError) as error:
+        arguments.parser.error(str(error))
+    return _command_bench.execute(job)
+
+
+def _envs(_arguments: argparse.Namespace) -> int:
+    from superdex.bench import _command_envs
+
+    return _command_envs.execute()
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from superdex.bench import _command_run
+
+    try:
+        job = _command_run.prepare(
+            arguments.env,
+            num_episodes=arguments.num_episodes,
+            max_steps=arguments.max_steps,
+            seed=arguments.seed,
+            video=arguments.video,
+        )
+    except ValueError as error:
+        arguments.parser.error(str(error))
+    return _command_run.execute(job)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"expected names separated by commas; got {text!r}")
+    return names
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(_count(part) for part in text.split(","))
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(
+            f"expected whole numbers of at least 1 separated by commas, such as 1,2,4; got {text!r}"
+        ) from None
+
+
+def _count(text: str) -> int:
+    number = int(text) if text.strip().isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1; got {text!r}")
+    return number
+
+
+def _seed(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number, 0 or more; got {text!r}")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
