@@ -58,13 +58,13 @@ def prepare(settings: SweepSettings, json_path: str | None, picture_path: str | 
 
 def execute(job: Job) -> int:
     """Run the sweep, show and write what it found, and return the exit code."""
-    errors = Console(stderr=True)
-    output = Console()
+    errors = Console(stderr=True, markup=False, highlight=False)
+    output = Console(highlight=False)
     if not output.is_terminal:
-        output = Console(width=_WIDTH_WITHOUT_TERMINAL)
+        output.width = _WIDTH_WITHOUT_TERMINAL
     warning = split_warning(job.settings)
     if warning is not None:
-        errors.print(f"[yellow]Warning:[/] {warning}", highlight=False)
+        errors.print(f"Warning: {warning}", style="yellow")
 
     rows: list[SweepRow] = []
     interrupted = False
@@ -75,17 +75,16 @@ def execute(job: Job) -> int:
         errors.print(
             f"Interrupted after {len(rows)} of {len(job.cases)} cases.",
             style="yellow",
-            highlight=False,
         )
     if rows:
         report = to_report(job.settings, rows)
-        output.print(render_report(report), highlight=False)
+        output.print(render_report(report))
         if job.json_path is not None:
             write_json(report, job.json_path)
-            errors.print(f"Wrote {job.json_path}", highlight=False)
+            errors.print(f"Wrote {job.json_path}")
         if job.picture_path is not None:
             write_heat_map(report, job.picture_path)
-            errors.print(f"Wrote {job.picture_path}", highlight=False)
+            errors.print(f"Wrote {job.picture_path}")
     if interrupted:
         return 130
     return 1 if any(row.error is not None for row in rows) else 0

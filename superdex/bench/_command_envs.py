@@ -18,9 +18,9 @@ _WIDTH_WITHOUT_TERMINAL = 120
 
 def execute() -> int:
     """Print the table and return the exit code."""
-    console = Console()
+    console = Console(markup=False, highlight=False)
     if not console.is_terminal:
-        console = Console(width=_WIDTH_WITHOUT_TERMINAL)
+        console.width = _WIDTH_WITHOUT_TERMINAL
     names = {env_id: name for name, env_id in short_names().items()}
     table = Table()
     table.add_column("Id", no_wrap=True)
@@ -37,7 +37,7 @@ def execute() -> int:
                 _size(env.action_space),
                 _describe(env),
             )
-    console.print(table, highlight=False)
+    console.print(table)
     return 0
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,7 +70,9 @@ def prepare(
 
 def execute(job: Job) -> int:
     """Run the episodes and return the exit code."""
-    output, errors = Console(), Console(stderr=True)
+    output, errors = (Console(markup=False, highlight=False, stderr=to) for to in (False, True))
+    if job.video is not None:
+        _choose_offscreen()
     try:
         with (
             gymnasium.make(job.spec, render_mode="rgb_array" if job.video else None) as env,
@@ -80,10 +84,7 @@ def execute(job: Job) -> int:
             for episode in range(job.num_episodes):
                 total, length, reason = _run_episode(env, job, episode, keep)
                 progress.advance(task)
-                output.print(
-                    f"episode {episode}: return {total:.3f}, length {length}, {reason}",
-                    highlight=False,
-                )
+                output.print(f"episode {episode}: return {total:.3f}, length {length}, {reason}")
     except RenderingFailed as failure:
         errors.print(f"The environment could not draw itself: {failure}", style="red")
         errors.print(
@@ -92,8 +93,14 @@ def execute(job: Job) -> int:
         )
         return 1
     if job.video is not None:
-        errors.print(f"Wrote {job.video}", highlight=False)
+        errors.print(f"Wrote {job.video}")
     return 0
+
+
+def _choose_offscreen() -> None:
+    """Have MuJoCo draw through EGL where there is no display and nobody chose otherwise."""
+    if sys.platform == "linux" and not os.environ.get("DISPLAY"):
+        os.environ.setdefault("MUJOCO_GL", "egl")
 
 
 def _run_episode(
