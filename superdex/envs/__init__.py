@@ -1,0 +1,86 @@
+"""Environments on shared scenes: the base to write your own, and three benchmarks.
+
+`SceneEnv` and `SceneEnvCfg` are what an environment of your own derives from; `CartPoleEnv`,
+`HalfCheetahEnv` and `AntEnv` are written on them. Importing this package registers their ids with
+Gymnasium (`superdex_gym/CartPole-v0` and so on) and imports neither MuJoCo nor an environment: that
+happens when a class is first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from superdex.envs._registration import register_envs
+
+if TYPE_CHECKING:
+    from superdex.envs._ant import AntEnv, AntEnvCfg
+    from superdex.envs._cartpole import CartPoleEnv, CartPoleEnvCfg
+    from superdex.envs._config import SceneEnvCfg
+    from superdex.envs._half_cheetah import HalfCheetahEnv, HalfCheetahEnvCfg
+    from superdex.envs._scene_env import (
+        Action,
+        Info,
+        Observation,
+        RewardTerms,
+        SceneBuilder,
+        SceneEnv,
+        StopReasons,
+        StructuredAction,
+        StructuredObservation,
+    )
+    from superdex.envs._timing import PhaseTiming
+
+__all__ = [
+    "Action",
+    "AntEnv",
+    "AntEnvCfg",
+    "CartPoleEnv",
+    "CartPoleEnvCfg",
+    "HalfCheetahEnv",
+    "HalfCheetahEnvCfg",
+    "Info",
+    "Observation",
+    "PhaseTiming",
+    "RewardTerms",
+    "SceneBuilder",
+    "SceneEnv",
+    "SceneEnvCfg",
+    "StopReasons",
+    "StructuredAction",
+    "StructuredObservation",
+    "register_envs",
+]
+
+_HOMES = {
+    "Action": "_scene_env",
+    "AntEnv": "_ant",
+    "AntEnvCfg": "_ant",
+    "CartPoleEnv": "_cartpole",
+    "CartPoleEnvCfg": "_cartpole",
+    "HalfCheetahEnv": "_half_cheetah",
+    "HalfCheetahEnvCfg": "_half_cheetah",
+    "Info": "_scene_env",
+    "Observation": "_scene_env",
+    "PhaseTiming": "_timing",
+    "RewardTerms": "_scene_env",
+    "SceneBuilder": "_scene_env",
+    "SceneEnv": "_scene_env",
+    "SceneEnvCfg": "_config",
+    "StopReasons": "_scene_env",
+    "StructuredAction": "_scene_env",
+    "StructuredObservation": "_scene_env",
+}
+
+register_envs()
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,66 @@
+"""Environments whose scene is one of the model files beside this module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import mujoco
+
+from superdex.envs._scene_env import SceneEnv
+from superdex.scenes import MujocoScene
+
+
+class ModelEnv(SceneEnv):
+    """A `SceneEnv` on an MJCF file of this package, edited as the configuration says."""
+
+    def _load_model(
+        self,
+        file_name: str,
+        edit: Callable[[mujoco.MjSpec], None],
+        agent: Callable[[MujocoScene], Any],
+        fields: Mapping[str, Any],
+    ) -> None:
+        """Load the scene of a model file, named by the values that shape it.
+
+        The file's own timestep serves every simulation frequency that it divides into; another
+        frequency is compiled into the model, and then belongs to the name too.
+
+        Args:
+            file_name: A file beside this module.
+            edit: Applies the configuration to the parsed model before it is compiled.
+            agent: Makes the agent of a new scene.
+            fields: The configuration values that `edit` depends on.
+        """
+        fields = dict(fields)
+        timesteps = self._dt / _timestep(file_name)
+        fits = round(timesteps) >= 1 and abs(timesteps - round(timesteps)) < 1e-9 * timesteps
+        if not fits:
+            fields["simulation_frequency"] = self.cfg.simulation_frequency
+
+        def build() -> tuple[MujocoScene, Any]:
+            spec = mujoco.MjSpec.from_string(_mjcf(file_name))
+            if not fits:
+                spec.option.timestep = self._dt
+            edit(spec)
+            # No field beside the state: these environments measure from qpos, which is in it.
+            scene = MujocoScene.from_spec(spec, fields=())
+            return scene, agent(scene)
+
+        self._load_scene(repr(tuple(fields.values())), build, fields=fields)
+
+    def _render_camera(self) -> str:
+        return "track"
+
+
+def _mjcf(file_name: str) -> str:
+    """Return the text of a model file."""
+    return files("superdex.envs").joinpath(file_name).read_text(encoding="utf-8")
+
+
+@cache
+def _timestep(file_name: str) -> float:
+    """Return the timestep that a model file asks for, in seconds."""
+    return float(mujoco.MjSpec.from_string(_mjcf(file_name)).option.timestep)

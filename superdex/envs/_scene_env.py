@@ -1,0 +1,556 @@
+"""The base of environments whose physics lives in a scene.
+
+One step of an environment on a shared scene::
+
+    action ── checked, clipped, split by name
+      │
+      ▼  take the turn, restore own state
+    _before_step()
+    num_substeps × { _apply_action(action); scene.step(dt) }
+    _make_observation() → observation, info
+    _compute_reward_terms(action, observation, info)
+    _check_stop_criteria(observation, info)
+      │  capture own state, give the turn back
+      ▼
+    flat observation, reward, terminated, truncated, info
+
+The state is captured last: a hook that raises leaves the state of before the step, and nothing of
+it in a sibling, which restores its own first. Without sharing the same path runs, minus restore and
+capture.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.spaces import Box
+from numpy.typing import NDArray
+
+from superdex.envs._config import RENDER_MODES, SceneEnvCfg
+from superdex.envs._layout import BoxLayout
+from superdex.envs._timing import PhaseTiming, Stopwatch, TimedScene, report
+from superdex.errors import ClosedError, ResetNeeded
+from superdex.scenes import Scene, SceneData, SceneManager
+
+Observation: TypeAlias = NDArray[np.float32]
+Action: TypeAlias = NDArray[np.float32]
+StructuredObservation: TypeAlias = dict[str, Any]
+StructuredAction: TypeAlias = dict[str, NDArray[Any]]
+Info: TypeAlias = dict[str, Any]
+RewardTerms: TypeAlias = dict[str, float]
+SceneBuilder: TypeAlias = Callable[
+    [], tuple[Any, Any] | tuple[Any, Any, Sequence[Callable[[], object]]]
+]
+
+_DEFAULT_RENDER_SIZE = (640, 480)
+_logger = logging.getLogger("superdex.envs")
+
+
+class StopReasons(NamedTuple):
+    """Why an episode ends, in words; None where it goes on.
+
+    Attributes:
+        terminated: The task's own end, such as "Unhealthy".
+        truncated: An end from outside the task, such as a limit.
+    """
+
+    terminated: str | None = None
+    truncated: str | None = None
+
+
+_GO_ON = StopReasons()
+
+
+class SceneEnv(gym.Env[Observation, Action]):
+    """An environment that takes turns on a physics scene with its siblings.
+
+    A subclass declares its spaces and loads its scene in the constructor, and writes three hooks:
+    `_apply_action`, `_make_observation`, `_compute_reward_terms`. Optional ones are
+    `_reset_scene`, `_before_step`, `_check_stop_criteria`, `_render_camera` and `_render_frame`.
+
+    Args:
+        cfg: Settings as the class's `cfg_class` or a dict; None for the defaults.
+        overrides: Settings that win over `cfg`, so that keywords of `gymnasium.make` arrive here.
+
+    Attributes:
+        cfg: The settings.
+        reset_options: The options of the last `reset`, for `_reset_scene`.
+
+    Example:
+        >>> from gymnasium.spaces import Box
+        >>> from superdex.envs import SceneEnv
+        >>> from superdex.scenes import MujocoScene
+        >>> BALL = '''<mujoco><worldbody><body name="ball"><joint name="x" type="slide"
+        ...     axis="1 0 0"/><geom size="0.1" mass="1"/></body></worldbody><actuator>
+        ...     <motor joint="x"/></actuator></mujoco>'''
+        >>> class BallEnv(SceneEnv):
+        ...     def __init__(self, cfg=None, **overrides):
+        ...         super().__init__(cfg, **overrides)
+        ...         self._setup_observation_space(position=Box(-10, 10, (1,)))
+        ...         self._setup_action_space(force=Box(-1, 1, (1,)))
+        ...         self._load_scene("ball", lambda: (MujocoScene.from_xml_string(BALL), None))
+        ...     def _apply_action(self, action):
+        ...         self._scene.data.ctrl[:] = action["force"]
+        ...     def _make_observation(self):
+        ...         return {"position": self._scene.data.qpos}, {}
+        ...     def _compute_reward_terms(self, action, observation, info):
+        ...         return {"right": float(observation["position"][0])}
+        >>> with BallEnv({"control_frequency": 10, "simulation_frequency": 100}, ) as env:
+        ...     observation, info = env.reset(seed=1)
+        ...     observation, reward, *_ = env.step(env.action_space.high)
+        >>> bool(reward > 0)
+        True
+    """
+
+    metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES)}  # noqa: RUF012 - Gymnasium's name and type
+    cfg_class: ClassVar[type[SceneEnvCfg]] = SceneEnvCfg
+
+    cfg: SceneEnvCfg
+    _scene: Any
+    _agent: Any
+
+    def __init__(
+        self, cfg: SceneEnvCfg | Mapping[str, Any] | None = None, **overrides: Any
+    ) -> None:
+        self._closed = False
+        self.cfg = self.cfg_class.from_any(cfg, **overrides)
+        self.render_mode = self.cfg.render_mode
+        self.metadata = {**type(self).metadata, "render_fps": self.cfg.control_frequency}
+        self.reset_options: dict[str, Any] = {}
+        self._scene = self._agent = None
+        self._scene_data: SceneData | None = None
+        self._scene_name: str | None = None
+        self._manager: SceneManager | None = None
+        # What step() drives: the scene itself, or what times it.
+        self._driven: Scene[Any] | None = None
+        self._state: Any = None
+        self._turn_holder: int | None = None
+        self._elapsed_steps: int | None = None
+        self._num_substeps = self.cfg.num_substeps
+        self._dt = self.cfg.simulation_timestep
+        self._stopwatch: Stopwatch | None = None
+        if self.cfg.profile:
+            self._stopwatch = Stopwatch()
+            for hook in (
+                "_before_step",
+                "_apply_action",
+                "_make_observation",
+                "_compute_reward_terms",
+                "_check_stop_criteria",
+                "_reset_scene",
+            ):
+                setattr(self, hook, self._stopwatch.timed(hook, getattr(self, hook)))
+
+    # Hooks
+
+    def _apply_action(self, action: StructuredAction) -> None:
+        """Write an action into the scene; called before every physics step.
+
+        Args:
+            action: The clipped action by name, (*shape,) each.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define _apply_action")
+
+    def _make_observation(self) -> tuple[StructuredObservation, Info]:
+        """Return the observation by name, and an info; the values are copied."""
+        raise NotImplementedError(f"{type(self).__name__} must define _make_observation")
+
+    def _compute_reward_terms(
+        self, action: StructuredAction, observation: StructuredObservation, info: Info
+    ) -> RewardTerms:
+        """Return the parts of the reward by name; the reward is their sum."""
+        raise NotImplementedError(f"{type(self).__name__} must define _compute_reward_terms")
+
+    def _check_stop_criteria(self, observation: StructuredObservation, info: Info) -> StopReasons:
+        """Return why the episode ends, if it does; `steps_per_episode` is seen to elsewhere."""
+        return _GO_ON
+
+    def _reset_scene(self) -> None:
+        """Move the scene from its initial state to where an episode starts.
+
+        Draw from `self.np_random` only, and set what the environment remembers itself, so that a
+        reset does not depend on what was before. `self.reset_options` holds the options.
+        """
+
+    def _before_step(self) -> None:
+        """Remember what a step is measured against; called before the first physics step."""
+
+    def _render_camera(self) -> Any:
+        """Return the camera to draw from: a name, a number or the scene's own kind of camera."""
+        return -1
+
+    def _render_frame(self) -> NDArray[np.uint8]:
+        """Return the picture, (height, width, 3), of the state that the scene holds now."""
+        width, height = self.cfg.render_size or _DEFAULT_RENDER_SIZE
+        picture: NDArray[np.uint8] = self._scene.render(self._render_camera(), width, height)
+        return picture
+
+    # Set-up, called by subclasses' constructors
+
+    def _setup_observation_space(self, **boxes: Box) -> None:
+        """Declare the observation as named boxes, flattened in alphabetical order of names."""
+        self._observation_layout = BoxLayout.of(boxes)
+        self.observation_space = self._observation_layout.space()
+
+    def _setup_action_space(self, **boxes: Box) -> None:
+        """Declare the action as named boxes, flattened in alphabetical order of names."""
+        self._action_layout = BoxLayout.of(boxes)
+        self.action_space = self._action_layout.space()
+
+    def _load_scene(
+        self, name: str, builder: SceneBuilder, *, fields: Mapping[str, Any] | None = None
+    ) -> SceneData:
+        """Set `_scene` and `_agent` to the shared scene of that name, built if there is none yet.
+
+        Args:
+            name: Identifies the construction among scenes of this class: every configuration
+                field that changes what `builder` makes belongs in it.
+            builder: Returns `(scene, agent)` or `(scene, agent, cleanup_callbacks)`; the agent is
+                whatever environments use to read and actuate, shared by all of them. It doesn't
+                run where the scene is found.
+            fields: The configuration values that shape the construction, remembered with it.
+
+        Raises:
+            SceneMismatch: The scene of that name was built from other `fields`.
+            StateCaptureUnsupported: The scene's state can't be captured, and sharing is enabled.
+        """
+        if self._scene_data is not None:
+            raise RuntimeError(f"{type(self).__name__} has loaded its scene already")
+        if self.cfg.use_shared_scenes:
+            manager = SceneManager.for_class(type(self))
+            data = manager.try_find_scene(name)
+            if data is None:
+                scene, agent, callbacks = _built(builder)
+                try:
+                    data = manager.register_scene(name, scene, agent, callbacks)
+                except BaseException:
+                    SceneData(scene, agent, cleanup_callbacks=tuple(callbacks)).destroy()
+                    raise
+                data.fields = None if fields is None else dict(fields)
+            else:
+                try:
+                    data.check_fields(name, fields)
+                except BaseException:
+                    manager.release_scene(name)
+                    raise
+            self._manager = manager
+        else:
+            scene, agent, callbacks = _built(builder)
+            data = SceneData(
+                scene,
+                agent,
+                initial_state=_captured_if_possible(scene),
+                cleanup_callbacks=tuple(callbacks),
+                fields=fields,
+            )
+        self._scene_name = name
+        self._scene, self._agent = data.scene, data.agent
+        self._attach(data)
+        return data
+
+    def _attach(self, data: SceneData) -> None:
+        """Drive this scene from now on."""
+        self._scene_data = data
+        self._driven = data.scene
+        if self._stopwatch is not None:
+            self._driven = TimedScene(data.scene, self._stopwatch)
+
+    # Gymnasium's interface
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, Info]:
+        """Start an episode from the scene's initial state, moved by `_reset_scene`.
+
+        The start depends on the seed, or without one on the environment's own generator, and on
+        nothing that happened before, here or in a sibling.
+
+        Returns:
+            The observation, (size,), owned by the caller, and the info.
+
+        Raises:
+            ClosedError: The environment is closed.
+            ValueError: `_make_observation` returned other names or shapes than were declared.
+        """
+        super().reset(seed=seed)
+        data = self._loaded_scene()
+        self.reset_options = dict(options or {})
+        took_turn = self._take_turn(data)
+        try:
+            if data.initial_state is None:
+                self._scene.reset()
+            else:
+                data.scene.restore_state(data.initial_state)
+            self._reset_scene()
+            if hasattr(self._scene, "refresh"):
+                self._scene.refresh()
+            structured, info = self._make_observation()
+            self._observation_layout.check(structured, "The observation")
+            observation = self._observation_layout.flatten(structured)
+            self._keep_state()
+        finally:
+            if took_turn:
+                self._give_turn(data)
+        self._elapsed_steps = 0
+        return observation, dict(info)
+
+    def step(self, action: Action) -> tuple[Observation, float, bool, bool, Info]:
+        """Apply an action for one control timestep.
+
+        Args:
+            action: (size,), clipped to the action space.
+
+        Returns:
+            Observation (size,) owned by the caller, reward, terminated, truncated, info. The info
+            holds each reward term as "reward_<name>", and "terminated_reason" or
+            "truncated_reason" where the episode ends.
+
+        Raises:
+            ValueError: The action has another shape, or a number in it is not finite.
+            ResetNeeded: The environment was never reset.
+            ClosedError: The environment is closed.
+            RuntimeError: Another thread is using the scene.
+        """
+        data = self._scene_data
+        if data is None or self._elapsed_steps is None or self._driven is None:
+            raise self._not_ready()
+        structured_action = self._action_layout.views(self._action_layout.clipped(action))
+        scene, dt = self._driven, self._dt
+        took_turn = self._take_turn(data)
+        try:
+            if took_turn and self._manager is not None:
+                scene.restore_state(self._state)
+            self._before_step()
+            for _ in range(self._num_substeps):
+                self._apply_action(structured_action)
+                scene.step(dt)
+            structured, info = self._make_observation()
+            observation = self._observation_layout.flatten(structured)
+            terms = self._compute_reward_terms(structured_action, structured, info)
+            stop = self._check_stop_criteria(structured, info)
+            if self._manager is not None:
+                # _keep_state(), spelled out where it runs a million times.
+                before, self._state = self._state, scene.capture_state()
+                scene.release_state(before)
+        finally:
+            if took_turn:
+                self._give_turn(data)
+        self._elapsed_steps += 1
+        info = dict(info)
+        reward = 0.0
+        for name, term in terms.items():
+            reward += term
+            info["reward_" + name] = term
+        terminated_reason, truncated_reason = stop
+        if truncated_reason is None and self._elapsed_steps == self.cfg.steps_per_episode:
+            truncated_reason = "time limit"
+        if terminated_reason is not None:
+            info["terminated_reason"] = terminated_reason
+        if truncated_reason is not None:
+            info["truncated_reason"] = truncated_reason
+        return (
+            observation,
+            float(reward),
+            terminated_reason is not None,
+            truncated_reason is not None,
+            info,
+        )
+
+    def render(self) -> Any:
+        """Return a picture of this environment's own state, (height, width, 3) uint8.
+
+        Raises:
+            RuntimeError: No OpenGL context can be had; the message says what to install.
+        """
+        if self.render_mode is None:
+            gym.logger.warn(
+                f"{type(self).__name__}.render() needs a render mode; "
+                'make it with render_mode="rgb_array"'
+            )
+            return None
+        self._loaded_scene()
+        with self.own_state():
+            return self._render_frame()
+
+    def close(self) -> None:
+        """Release the scene, once; the last environment to do so destroys it."""
+        if self._closed:
+            return
+        self._closed = True
+        data, manager, state = self._scene_data, self._manager, self._state
+        self._scene_data = self._driven = self._state = self._manager = None
+        self._scene = self._agent = self._elapsed_steps = None
+        if self._stopwatch is not None:
+            _logger.info("%s", self.timing_report())
+        if data is None:
+            return
+        if manager is not None:
+            if state is not None:
+                data.scene.release_state(state)
+            assert self._scene_name is not None
+            manager.release_scene(self._scene_name)
+        elif self._scene_name is not None:
+            data.destroy()
+
+    def __del__(self) -> None:
+        # A net for environments that were dropped: their share of a scene must not outlive them.
+        # `_closed` is missing where the constructor failed before it began.
+        if not getattr(self, "_closed", True):
+            self.close()
+
+    # Beyond Gymnasium's interface
+
+    @contextmanager
+    def own_state(self) -> Iterator[None]:
+        """Inside, the scene holds this environment's state, derived quantities refreshed.
+
+        Whatever touches the scene of an environment outside `reset` and `step` belongs inside. At
+        the end the state is captured again, so changes made to it stay; a mere look leaves no
+        trace in what comes after.
+
+        Raises:
+            RuntimeError: Another thread is using the scene.
+        """
+        data = self._scene_data
+        if data is None or not self._take_turn(data):
+            yield
+            return
+        try:
+            if self._manager is not None:
+                own = data.initial_state if self._state is None else self._state
+                data.scene.restore_state(own)
+            with self._scene.refreshed() if hasattr(self._scene, "refreshed") else nullcontext():
+                yield
+        finally:
+            try:
+                self._keep_state()
+            finally:
+                self._give_turn(data)
+
+    def to_observation(self, structured: Mapping[str, Any]) -> Observation:
+        """Return an observation by name, (…, *shape) each, as one new array (…, size)."""
+        return self._observation_layout.to_flat(structured, "The observation")
+
+    def to_structured_observation(self, observation: Any) -> StructuredObservation:
+        """Return an observation (…, size), one or a batch, by name as new arrays (…, *shape)."""
+        return self._observation_layout.to_structured(observation, "The observation")
+
+    def to_action(self, structured: Mapping[str, Any]) -> Action:
+        """Return an action by name, (…, *shape) each, as one new array (…, size)."""
+        return self._action_layout.to_flat(structured, "The action")
+
+    def to_structured_action(self, action: Any) -> StructuredAction:
+        """Return an action (…, size), one or a batch, by name as new arrays (…, *shape)."""
+        return self._action_layout.to_structured(action, "The action")
+
+    @property
+    def timings(self) -> dict[str, PhaseTiming]:
+        """Phase → calls and seconds so far; empty without `profile=True`."""
+        return {} if self._stopwatch is None else dict(self._stopwatch.phases)
+
+    def timing_report(self) -> str:
+        """Return where the time of the steps so far went, in lines of text.
+
+        With `profile=True` it is also logged at the end, at level INFO of "superdex.envs".
+        """
+        if self._stopwatch is None:
+            return f"{type(self).__name__} takes no times; make it with profile=True"
+        return report(type(self).__name__, self._stopwatch.phases)
+
+    # The turn and the state
+
+    def _take_turn(self, data: SceneData) -> bool:
+        """Take the scene for this environment; False where it has it already.
+
+        Raises:
+            RuntimeError: Another environment has it, so this is another thread.
+        """
+        if data.turn.acquire(blocking=False):
+            self._turn_holder = threading.get_ident()
+            return True
+        if self._turn_holder == threading.get_ident():
+            return False
+        raise RuntimeError(
+            f"{type(self).__name__}: another environment is using the scene "
+            f"{self._scene_name!r} right now. Environments of one scene take turns: step them from "
+            "one thread, or give each its own scene (use_shared_scenes=False)."
+        )
+
+    def _give_turn(self, data: SceneData) -> None:
+        self._turn_holder = None
+        data.turn.release()
+
+    def _keep_state(self) -> None:
+        """Capture this environment's state anew; without sharing it stays in the scene."""
+        if self._manager is None or self._driven is None:
+            return
+        before, self._state = self._state, self._driven.capture_state()
+        if before is not None:
+            self._driven.release_state(before)
+
+    def _loaded_scene(self) -> SceneData:
+        """Return the scene; one that was not loaded by `_load_scene` is this environment's own.
+
+        Raises:
+            ClosedError: The environment is closed.
+            RuntimeError: There is no scene.
+        """
+        if self._scene_data is None:
+            if self._closed or self._scene is None:
+                raise self._not_ready()
+            self._attach(
+                SceneData(
+                    self._scene, self._agent, initial_state=_captured_if_possible(self._scene)
+                )
+            )
+        if self._scene_name is None and self.cfg.use_shared_scenes:
+            warnings.warn(
+                f"{type(self).__name__} has use_shared_scenes=True but did not load its scene "
+                "through _load_scene(): the scene is not shared. Load it through _load_scene(), or "
+                "set use_shared_scenes=False.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        assert self._scene_data is not None
+        return self._scene_data
+
+    def _not_ready(self) -> Exception:
+        """Return the error for a use that is too early or too late."""
+        name = type(self).__name__
+        if self._closed:
+            return ClosedError(f"{name} is closed; make another one")
+        if self._scene is None:
+            return RuntimeError(f"{name} has no scene; call _load_scene() in its constructor")
+        return ResetNeeded(f"{name} was never reset; call reset() before step()")
+
+
+def _built(builder: SceneBuilder) -> tuple[Any, Any, Sequence[Callable[[], object]]]:
+    """Return scene, agent and clean-up callbacks.
+
+    Raises:
+        TypeError: The builder returned something else.
+    """
+    built = builder()
+    if not isinstance(built, tuple) or len(built) not in (2, 3):
+        raise TypeError(
+            "A scene builder returns (scene, agent) or (scene, agent, cleanup_callbacks), got "
+            f"{type(built).__name__}"
+        )
+    if len(built) == 2:
+        return (*built, ())
+    return built
+
+
+def _captured_if_possible(scene: Scene[Any]) -> Any:
+    """Return the handle of the present state, or None where the scene can't capture it."""
+    try:
+        return scene.capture_state()
+    except NotImplementedError:
+        return None

@@ -1,0 +1,283 @@
+"""A MuJoCo model with its data, whose state can be captured and restored exactly.
+
+Why `mjSTATE_INTEGRATION`: positions and velocities alone (`mjSTATE_PHYSICS`), even with time and
+plug-in state (`mjSTATE_FULLPHYSICS`), leave out the solver's warm start, controls and applied
+forces, and trajectories part at the first contact.
+
+Why some `MjData` fields beside it: after `mj_step`, derived quantities such as `xpos` describe the
+moment before the last step. An environment that reads one of them before it steps, say to measure
+how far a body moved, would read its sibling's. `mj_forward` after the restore is no cure: it
+computes the field at the present state, one step later than a loop without sharing reads it, and
+rewards differ by 1e-4. So the fields that are read before a step are saved with the state.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from superdex.errors import ClosedError, StateCaptureUnsupported
+
+if TYPE_CHECKING:
+    from superdex.scenes._drawing import Camera, Drawing
+
+_SIGNATURE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
+# Of a step, relative: how far dt may be from a whole number of timesteps (1/60 is no binary number).
+_TIMESTEP_TOLERANCE = 1e-6
+# One sequence for all scenes of the process: a handle of another scene is never taken for an own.
+_next_handle = itertools.count(1).__next__
+
+
+class MujocoScene:
+    """One `MjModel` and `MjData` that environments take turns on.
+
+    Args:
+        model: The compiled model; the scene makes its own `MjData`.
+        fields: `MjData` array fields saved beside the state, because an environment reads them
+            before it steps. Name `()` where none does: it makes a capture cheaper.
+
+    Example:
+        >>> from superdex.scenes import MujocoScene
+        >>> ball = "<body><freejoint/><geom size='0.1'/></body>"
+        >>> scene = MujocoScene.from_xml_string(
+        ...     f"<mujoco><worldbody>{ball}</worldbody></mujoco>"
+        ... )
+        >>> start = scene.capture_state()
+        >>> scene.step(0.5)
+        >>> bool(scene.data.qpos[2] < 0)
+        True
+        >>> scene.restore_state(start)
+        >>> scene.data.time, float(scene.data.qpos[2])
+        (0.0, 0.0)
+        >>> scene.close()
+    """
+
+    def __init__(self, model: mujoco.MjModel, *, fields: Sequence[str] = ("xpos", "xipos")) -> None:
+        self._model: mujoco.MjModel | None = model
+        self._data: mujoco.MjData | None = mujoco.MjData(model)
+        self._fields = tuple(self._field_view(name) for name in fields)
+        self._timestep = float(model.opt.timestep)
+        self._state_size = mujoco.mj_stateSize(model, _SIGNATURE)
+        self._states: dict[int, tuple[NDArray[np.float64], ...]] = {}
+        self._free: list[tuple[NDArray[np.float64], ...]] = []
+        self._substeps: dict[float, int] = {}
+        self._stepping = threading.Lock()
+        # What the saved fields held before refresh(); None once the scene moved on.
+        self._before_refresh: tuple[NDArray[Any], ...] | None = None
+        self._drawings: dict[tuple[int, int], Drawing] = {}
+
+    @classmethod
+    def from_xml_path(
+        cls, path: str | PathLike[str], *, fields: Sequence[str] = ("xpos", "xipos")
+    ) -> MujocoScene:
+        """Build a scene from an MJCF or URDF file."""
+        return cls(mujoco.MjModel.from_xml_path(fspath(path)), fields=fields)
+
+    @classmethod
+    def from_xml_string(cls, xml: str, *, fields: Sequence[str] = ("xpos", "xipos")) -> MujocoScene:
+        """Build a scene from MJCF text."""
+        return cls(mujoco.MjModel.from_xml_string(xml), fields=fields)
+
+    @classmethod
+    def from_spec(
+        cls, spec: mujoco.MjSpec, *, fields: Sequence[str] = ("xpos", "xipos")
+    ) -> MujocoScene:
+        """Build a scene from an `MjSpec`, which is compiled and may be dropped."""
+        return cls(spec.compile(), fields=fields)
+
+    @property
+    def model(self) -> mujoco.MjModel:
+        """The compiled model; what is changed in it, is changed for everyone on the scene."""
+        if self._model is None:
+            raise ClosedError("The scene is closed; build another one")
+        return self._model
+
+    @property
+    def data(self) -> mujoco.MjData:
+        """The data, holding the state of whoever stepped or restored last."""
+        if self._data is None:
+            raise ClosedError("The scene is closed; build another one")
+        return self._data
+
+    def capture_state(self) -> int:
+        """Set the present state aside and return the handle that restores it.
+
+        Raises:
+            StateCaptureUnsupported: The model has engine plugins.
+            ClosedError: The scene is closed.
+        """
+        model, data = self.model, self.data
+        if model.nplugin:
+            raise StateCaptureUnsupported(
+                "State capture is not supported for scenes with plugin actors."
+            )
+        # Buffers of released handles serve again, so that a step allocates none.
+        if self._free:
+            saved = self._free.pop()
+        else:
+            saved = (np.empty(self._state_size), *map(np.empty_like, self._fields))
+        mujoco.mj_getState(model, data, saved[0], _SIGNATURE)
+        for place, view in zip(saved[1:], self._fields, strict=True):
+            place[...] = view
+        handle = _next_handle()
+        self._states[handle] = saved
+        return handle
+
+    def restore_state(self, handle: int, /) -> None:
+        """Put a captured state back; the clock goes back too, and the handle stays valid.
+
+        Derived quantities other than the saved fields are those of whoever stepped last;
+        `refresh` computes them.
+
+        Raises:
+            ValueError: The handle was released, or is another scene's.
+            ClosedError: The scene is closed.
+        """
+        model, data = self.model, self.data
+        saved = self._states.get(handle)
+        if saved is None:
+            raise self._unknown(handle)
+        mujoco.mj_setState(model, data, saved[0], _SIGNATURE)
+        for place, view in zip(saved[1:], self._fields, strict=True):
+            view[...] = place
+        self._before_refresh = None
+
+    def release_state(self, handle: int, /) -> None:
+        """Give a handle back; it is invalid from then on.
+
+        Raises:
+            ValueError: The handle was released already, or is another scene's.
+        """
+        saved = self._states.pop(handle, None)
+        if saved is not None:
+            self._free.append(saved)
+        elif self._model is not None:
+            raise self._unknown(handle)
+
+    def step(self, dt: float, /) -> None:
+        """Advance the scene by `dt` seconds, a whole number of the model's timesteps.
+
+        The timestep is the one the model had when the scene was built.
+
+        Raises:
+            ValueError: `dt` is no whole, positive number of timesteps.
+            RuntimeError: Another thread is stepping the scene.
+            ClosedError: The scene is closed.
+        """
+        count = self._substeps.get(dt) or self._count_substeps(dt)
+        if not self._stepping.acquire(blocking=False):
+            raise RuntimeError(
+                "Two threads step one scene at the same time. Environments of a shared scene take "
+                "turns: step them from one thread, or give each its own (use_shared_scenes=False)."
+            )
+        try:
+            self._before_refresh = None
+            mujoco.mj_step(self.model, self.data, count)
+        finally:
+            self._stepping.release()
+
+    def refresh(self) -> None:
+        """Compute derived quantities at the present state, which stays as it is to the bit.
+
+        For reads outside a step: rendering, attributes, methods. It is not used before a step,
+        where environments without sharing read what `mj_step` left, one timestep behind.
+        """
+        model, data = self.model, self.data
+        state = np.empty(self._state_size)
+        mujoco.mj_getState(model, data, state, _SIGNATURE)
+        mujoco.mj_forward(model, data)
+        mujoco.mj_setState(model, data, state, _SIGNATURE)
+
+    @contextmanager
+    def refreshed(self) -> Iterator[None]:
+        """Inside, derived quantities are those of the present state; then the saved fields go back.
+
+        So a look at the scene leaves no trace in what is computed later. Changes that the body
+        makes to the state stay; where it steps or restores, the saved fields are the new ones.
+        """
+        before = tuple(view.copy() for view in self._fields)
+        self.refresh()
+        self._before_refresh = before
+        try:
+            yield
+        finally:
+            if self._before_refresh is before:
+                for view, value in zip(self._fields, before, strict=True):
+                    view[...] = value
+                self._before_refresh = None
+
+    def reset(self) -> None:
+        """Put the model's default state in place, for scenes whose state can't be captured."""
+        mujoco.mj_resetData(self.model, self.data)
+        self._before_refresh = None
+
+    def render(self, camera: Camera = -1, width: int = 640, height: int = 480) -> NDArray[np.uint8]:
+        """Draw the scene as it stands; call `refresh` first where the state was just restored.
+
+        Args:
+            camera: A camera's name, number, or an `MjvCamera`; -1 is a free camera.
+            width: In pixels.
+            height: In pixels.
+
+        Returns:
+            The picture, (height, width, 3), owned by the caller.
+
+        Raises:
+            RuntimeError: No OpenGL context can be had; the message says what to install.
+        """
+        from superdex.scenes._drawing import Drawing
+
+        drawing = self._drawings.get((width, height))
+        if drawing is None:
+            drawing = self._drawings[width, height] = Drawing(self.model, width, height)
+        return drawing.draw(self.data, camera)
+
+    def close(self) -> None:
+        """Free model, data, states and renderers; closing twice is fine."""
+        for drawing in self._drawings.values():
+            drawing.close()
+        self._drawings.clear()
+        self._states.clear()
+        self._free.clear()
+        self._fields = ()
+        self._model = self._data = None
+
+    def _count_substeps(self, dt: float) -> int:
+        """Return how many timesteps `dt` is, remembered for the next call."""
+        timestep = self._timestep
+        count = round(dt / timestep) if dt > 0 else 0
+        if count < 1 or abs(dt / timestep - count) > _TIMESTEP_TOLERANCE * count:
+            raise ValueError(
+                f"dt must be a whole number of the model's timesteps of {timestep:g} s, got {dt:g}"
+            )
+        self._substeps[dt] = count
+        return count
+
+    def _field_view(self, name: str) -> NDArray[Any]:
+        """Return the live view of one `MjData` array field."""
+        view = getattr(self.data, name, None)
+        is_field = isinstance(view, np.ndarray)
+        if is_field and view.size == 0:
+            # Empty in this model, or in the arena, whose arrays come and go with each step.
+            from mujoco.batch import DATA_FIELDS
+
+            is_field = name in DATA_FIELDS
+        if not is_field:
+            raise ValueError(
+                f"fields must name array fields of MjData that exist between steps, got {name!r}"
+            )
+        return view
+
+    def _unknown(self, handle: object) -> ValueError:
+        return ValueError(
+            f"State {handle!r} is not this scene's: it was released already or was captured from "
+            "another scene"
+        )
