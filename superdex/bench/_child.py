@@ -93,7 +93,7 @@ def _serve(sender: connection.Connection, call: bytes) -> None:
         answer = (function(*args), None)
     except KeyboardInterrupt:
         return
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the parent reports it
+    except BaseException as error:
         answer = (None, _describe(error))
     with contextlib.suppress(BrokenPipeError):
         sender.send(answer)
