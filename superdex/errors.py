@@ -1,0 +1,206 @@
+"""Every error that superdex raises on purpose, in one tree.
+
+Each class is also a subclass of the builtin that a caller would catch anyway::
+
+    SuperdexError
+    ├── ClosedError               (ValueError)           used after close()
+    ├── BrokenError               (RuntimeError)         used after a failure that left it broken
+    ├── CallPending               (RuntimeError)         another call is still in flight
+    ├── CallTimeout               (TimeoutError)         a wait ran out of time; nothing is lost
+    ├── ResetNeeded               (RuntimeError)         stepping where only a reset makes sense
+    ├── StartupError              (RuntimeError)         the workers could not be started
+    ├── WorkerDied                (RuntimeError)         a worker process ended by itself
+    ├── WorkerRaised              (RuntimeError)         an environment raised in its worker
+    ├── RemoteError               (Exception)            stands in for an exception that can't travel
+    ├── SceneMismatch             (ValueError)           two constructions under one scene name
+    ├── StateCaptureUnsupported   (NotImplementedError)  a scene whose state can't be captured
+    └── StaleStateError           (ValueError)           an action for a position that has passed
+
+A message says what happened, what was expected, what came instead and what to do; the same
+facts are attributes of the exception.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+__all__ = [
+    "BrokenError",
+    "CallPending",
+    "CallTimeout",
+    "ClosedError",
+    "RemoteError",
+    "ResetNeeded",
+    "SceneMismatch",
+    "StaleStateError",
+    "StartupError",
+    "StateCaptureUnsupported",
+    "SuperdexError",
+    "WorkerDied",
+    "WorkerRaised",
+]
+
+E = TypeVar("E", bound=BaseException)
+
+
+class SuperdexError(Exception):
+    """The root: catches whatever superdex raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return rebuild_exception, (type(self), self.args, self.__dict__)
+
+
+def rebuild_exception(cls: type[E], args: tuple[Any, ...], state: dict[str, Any]) -> E:
+    """Return an exception as it was, without running its `__init__`.
+
+    `BaseException.__new__` takes any arguments, so this also rebuilds classes whose `__init__`
+    takes others than those kept in `args`, at which pickle's own way fails.
+    """
+    error = cls.__new__(cls, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class ClosedError(SuperdexError, ValueError):
+    """The object was used after `close()`."""
+
+
+class BrokenError(SuperdexError, RuntimeError):
+    """The vector environment was used after a failure that left it broken.
+
+    `__cause__` is the first failure. Only `close()` and `statistics()` still work.
+    """
+
+
+class CallPending(SuperdexError, RuntimeError):
+    """Another call is in flight: wait for it first."""
+
+
+class CallTimeout(SuperdexError, TimeoutError):
+    """A wait ran out of time; the call is still in flight and waiting again returns its reply.
+
+    Attributes:
+        call: The name of the call, such as "step".
+        timeout: The limit in seconds.
+        workers: The workers that had not replied.
+    """
+
+    def __init__(self, call: str, timeout: float, workers: Sequence[int]) -> None:
+        self.call = call
+        self.timeout = timeout
+        self.workers = tuple(workers)
+        super().__init__(
+            f"{call} did not finish within {timeout:g} s: no reply yet from "
+            f"{_numbered('worker', self.workers)}. Nothing is lost; wait again for the same reply."
+        )
+
+
+class ResetNeeded(SuperdexError, RuntimeError):
+    """An environment was stepped that has to be reset first."""
+
+
+class StartupError(SuperdexError, RuntimeError):
+    """The worker processes could not be started."""
+
+
+class RemoteError(SuperdexError):
+    """Stands in for an exception of a worker that can't be pickled; its text is the traceback."""
+
+
+class WorkerDied(SuperdexError, RuntimeError):
+    """A worker process ended by itself: killed, crashed, or left with `os._exit`.
+
+    Attributes:
+        worker: The worker's number.
+        env_indices: The environments it held.
+        exitcode: As `multiprocessing.Process.exitcode`: −N for signal N; None where unknown.
+        call: The call during which it was noticed.
+    """
+
+    def __init__(
+        self, worker: int, env_indices: range, exitcode: int | None, call: str, hint: str = ""
+    ) -> None:
+        self.worker = worker
+        self.env_indices = env_indices
+        self.exitcode = exitcode
+        self.call = call
+        super().__init__(
+            f"Worker {worker} ({_span(env_indices)}) died during {call}: "
+            f"{describe_exit(exitcode)}{hint}"
+        )
+
+
+class WorkerRaised(SuperdexError, RuntimeError):
+    """An environment raised an exception in its worker.
+
+    `__cause__` is the environment's own exception where it can be pickled, else a `RemoteError`.
+
+    Attributes:
+        worker: The worker's number.
+        env_index: The environment's index in the batch; None where no single one is at fault.
+        call: What it was doing: "construct", "reset", "step", "close", "call", …
+        remote_traceback: The traceback as text, as the worker saw it.
+    """
+
+    def __init__(
+        self, worker: int, env_index: int | None, call: str, summary: str, remote_traceback: str
+    ) -> None:
+        self.worker = worker
+        self.env_index = env_index
+        self.call = call
+        self.remote_traceback = remote_traceback
+        who = "An environment" if env_index is None else f"Environment {env_index}"
+        super().__init__(
+            f"{who} (worker {worker}) raised in {call}: {summary}\n\n"
+            f"Traceback in the worker:\n{remote_traceback.rstrip()}"
+        )
+
+
+class StateCaptureUnsupported(SuperdexError, NotImplementedError):
+    """The scene holds state that can't be captured, so environments can't share it."""
+
+
+class SceneMismatch(SuperdexError, ValueError):
+    """A scene name stands for another construction than the one asked for."""
+
+
+class StaleStateError(SuperdexError, ValueError):
+    """An action was meant for a position that has passed."""
+
+
+_LIKELY_CAUSES = {
+    "SIGKILL": "killed; where nobody did that, the machine probably ran out of memory",
+    "SIGSEGV": "a segmentation fault in native code; run with PYTHONFAULTHANDLER=1 to see where",
+    "SIGBUS": "a bus error; shared memory or a mapped file may have run out of space",
+    "SIGABRT": "native code aborted",
+    "SIGTERM": "it was asked to terminate",
+}
+
+
+def describe_exit(exitcode: int | None) -> str:
+    """Return an exit code in words, with the likely cause where a signal has one."""
+    if exitcode is None:
+        return "its exit code is unknown"
+    if exitcode >= 0:
+        return f"exit code {exitcode}"
+    try:
+        name = signal.Signals(-exitcode).name
+    except ValueError:
+        return f"signal {-exitcode}"
+    cause = _LIKELY_CAUSES.get(name)
+    return f"signal {name}" + (f" ({cause})" if cause else "")
+
+
+def _span(indices: range) -> str:
+    """Return "environment 3" or "environments 3 to 5"."""
+    if len(indices) == 1:
+        return f"environment {indices[0]}"
+    return f"environments {indices[0]} to {indices[-1]}"
+
+
+def _numbered(noun: str, numbers: Sequence[int]) -> str:
+    """Return "worker 3" or "workers 3, 5"."""
+    return f"{noun}{'s' if len(numbers) != 1 else ''} {', '.join(map(str, numbers))}"

@@ -1,0 +1,20 @@
+"""Thousands of environments as one batch.
+
+`HybridVectorEnv` steps them in worker processes; `EnvGroup` is what runs inside each; `BoxSpaces`
+makes environments with other spaces fit.
+"""
+
+from superdex.vector._box_spaces import BoxSpaces
+from superdex.vector._group import EnvGroup
+from superdex.vector._hybrid import HybridVectorEnv
+from superdex.vector._results import BatchedResetResult, BatchedStepResult
+from superdex.vector._statistics import Statistics
+
+__all__ = [
+    "BatchedResetResult",
+    "BatchedStepResult",
+    "BoxSpaces",
+    "EnvGroup",
+    "HybridVectorEnv",
+    "Statistics",
+]

@@ -1,0 +1,159 @@
+"""From the two buffers of the block to what the caller gets: copies or views, and infos."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from superdex.vector._columns import InfoReader, InfoSchema
+from superdex.vector._info import InfoEntry, mask_in_the_way, merge_infos
+from superdex.vector._protocol import Reply
+from superdex.vector._results import BatchedResetResult, BatchedStepResult
+
+__all__ = ["Collector"]
+
+_BATCHED = ("observation", "reward", "terminated", "truncated")
+
+
+class Collector:
+    """Collects the results of a call out of the block.
+
+    Args:
+        arrays: The arrays of the block.
+        ranges: The rows of each worker.
+        copy: Whether the caller gets copies, or read-only views that are valid until the next but
+            one call.
+    """
+
+    def __init__(
+        self, arrays: dict[str, np.ndarray], ranges: tuple[range, ...], *, copy: bool
+    ) -> None:
+        self.copies = 0
+        self.bytes_copied = 0
+        self.buffer = 0
+        """The buffer of the last call."""
+        self._copy = copy
+        self._num_envs = ranges[-1].stop
+        self._buffers = [[arrays[name][b] for name in _BATCHED] for b in (0, 1)]
+        self._views = [[_read_only(array) for array in buffer] for buffer in self._buffers]
+        self._batch_bytes = sum(array.nbytes for array in self._buffers[0])
+        self.autoreset = arrays["autoreset"]
+        self._final_observation = arrays.get("final_observation")
+        self._schema = InfoSchema()
+        self._schema_changed = False
+        self._reader = InfoReader(arrays["info_data"], arrays["info_mask"], ranges)
+        self._noticed: set[str] = set()
+
+    def next_buffer(self, *, keep_observation: bool = False) -> int:
+        """Return the buffer that the next call writes; with the last observation in it if asked."""
+        buffer = 1 - self.buffer
+        if keep_observation:
+            np.copyto(self._buffers[buffer][0], self._buffers[self.buffer][0])
+        return buffer
+
+    def news_for_workers(self) -> Any:
+        """Return the info columns if they changed since the last time, else None."""
+        if not self._schema_changed:
+            return None
+        self._schema_changed = False
+        self._reader.follow(self._schema)
+        return self._schema.columns
+
+    def step_result(
+        self, buffer: int, touched: list[int], replies: Sequence[tuple[int, Reply]]
+    ) -> BatchedStepResult:
+        """Return the result of a step that wrote `buffer`."""
+        self.buffer = buffer
+        info = self._infos(buffer, touched, replies)
+        if self._final_observation is not None:
+            self._add_final_observations(buffer, info)
+        if not self._copy:
+            return BatchedStepResult(*self._views[buffer], info)
+        observation, reward, terminated, truncated = self._buffers[buffer]
+        self.copies += 4
+        self.bytes_copied += self._batch_bytes
+        return BatchedStepResult(
+            observation.copy(), reward.copy(), terminated.copy(), truncated.copy(), info
+        )
+
+    def reset_result(
+        self, buffer: int, touched: list[int], replies: Sequence[tuple[int, Reply]]
+    ) -> BatchedResetResult:
+        """Return the result of a reset that wrote `buffer`."""
+        self.buffer = buffer
+        info = self._infos(buffer, touched, replies)
+        return BatchedResetResult(self._taken(self._buffers[buffer][0]), info)
+
+    def ended(self, buffer: int) -> np.ndarray:
+        """Return which environments' episodes ended in the step that wrote `buffer`."""
+        _, _, terminated, truncated = self._buffers[buffer]
+        return np.asarray(terminated | truncated)
+
+    def _taken(self, array: np.ndarray) -> np.ndarray:
+        """Return an array of the block as the caller gets it."""
+        if not self._copy:
+            return _read_only(array)
+        self.copies += 1
+        self.bytes_copied += array.nbytes
+        return array.copy()
+
+    def _add_final_observations(self, buffer: int, info: dict[Any, Any]) -> None:
+        assert self._final_observation is not None
+        ended = self.ended(buffer)
+        if ended.any():
+            final = np.zeros_like(self._final_observation[buffer])
+            final[ended] = self._final_observation[buffer][ended]
+            info["final_obs"], info["_final_obs"] = final, ended
+            self.copies += 1
+            self.bytes_copied += final.nbytes
+
+    # ── infos ───────────────────────────────────────────────────────────────────────────────────
+
+    def _infos(
+        self, buffer: int, touched: list[int], replies: Sequence[tuple[int, Reply]]
+    ) -> dict[Any, Any]:
+        columns = self._reader.read(buffer, touched) if any(touched) else {}
+        entries: list[InfoEntry] = []
+        for _, reply in replies:
+            entries += reply.entries
+            self.warn(reply.notices)
+        info = self._merge(entries, columns) if entries else {}
+        for key, (values, mask) in columns.items():
+            if f"_{key}" in info:
+                self._notice_mask(mask_in_the_way(key))
+            info[key], info[f"_{key}"] = self._taken(values), self._taken(mask)
+        return info
+
+    def _merge(
+        self, entries: list[InfoEntry], columns: dict[str, tuple[np.ndarray, np.ndarray]]
+    ) -> dict[Any, Any]:
+        """Merge what came the general way, together with columns of the same keys."""
+        merged = merge_infos(entries, self._num_envs, self._notice_mask)
+        self._schema_changed |= self._schema.learn(merged)
+        for key in merged.keys() & columns.keys():
+            values, mask = columns.pop(key)
+            both: list[InfoEntry] = [
+                (int(i), {key: values[i].copy()}) for i in np.flatnonzero(mask)
+            ]
+            both += [(row, {key: info[key]}) for row, info in entries if key in info]
+            merged.update(merge_infos(both, self._num_envs, self._notice_mask))
+        return merged
+
+    def _notice_mask(self, message: str) -> None:
+        self.warn([("mask", message)])
+
+    def warn(self, notices: Sequence[tuple[str, str]]) -> None:
+        """Warn of each kind of notice that was not seen yet."""
+        for kind, message in notices:
+            if kind not in self._noticed:
+                self._noticed.add(kind)
+                warnings.warn(message, UserWarning, stacklevel=6)
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,192 @@
+"""Another `VectorEnv` class as the inner layer of a worker, in the place of `EnvGroup`.
+
+It is built as `cls(env_fns, autoreset_mode=…, **inner_env_kwargs)` and does its own autoresets; its
+batched infos are taken apart by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.spaces import Box
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from superdex.vector import _remote
+from superdex.vector._columns import InfoWriter
+from superdex.vector._group import GroupArrays, GroupSettings, Notices, end_reasons
+from superdex.vector._remote import EnvFailure
+from superdex.vector._spaces import BoxReport, SpaceReport
+
+__all__ = ["VectorEnvGroup"]
+
+
+class VectorEnvGroup:
+    """The environments of one process inside a `VectorEnv` of the caller's choice.
+
+    Args:
+        cls: The class.
+        env_fns: One function per environment.
+        indices: The environments' indices in the whole batch.
+        settings: Autoreset mode; the class knows no episode seeds and no autoreset options.
+        kwargs: Further arguments of the class.
+    """
+
+    def __init__(
+        self,
+        cls: type[VectorEnv[Any, Any, Any]],
+        env_fns: Sequence[Callable[[], gym.Env[Any, Any]]],
+        indices: range,
+        settings: GroupSettings,
+        kwargs: dict[str, Any],
+    ) -> None:
+        self.indices = indices
+        self.settings = settings
+        self.notices = Notices()
+        self.env_steps = 0
+        try:
+            self._env: VectorEnv[Any, Any, Any] | None = cls(
+                env_fns, autoreset_mode=settings.autoreset_mode, **kwargs
+            )
+        except (Exception, SystemExit) as error:
+            raise EnvFailure(None, "construct") from error
+        self.spaces = SpaceReport(
+            _report(self.env.single_observation_space, self.env.observation_space, "observation"),
+            _report(self.env.single_action_space, self.env.action_space, "action"),
+            {k: v for k, v in self.env.metadata.items() if k != "autoreset_mode"},
+            self.env.render_mode,
+        )
+        self._ended = np.zeros(len(indices), np.bool_)
+
+    @property
+    def env(self) -> VectorEnv[Any, Any, Any]:
+        """The inner vector environment."""
+        assert self._env is not None, "used after close"
+        return self._env
+
+    def step(self, actions: np.ndarray, out: GroupArrays, infos: InfoWriter) -> None:
+        """Step all environments; as `EnvGroup.step`."""
+        try:
+            observation, reward, terminated, truncated, info = self.env.step(actions)
+        except (Exception, SystemExit) as error:
+            raise EnvFailure(None, "step") from error
+        out.observation[:] = observation
+        out.reward[:] = reward
+        out.terminated[:] = terminated
+        out.truncated[:] = truncated
+        ended = out.terminated | out.truncated
+        mode = self.settings.autoreset_mode
+        if mode is AutoresetMode.NEXT_STEP:
+            out.autoreset[:] = self._ended
+        else:
+            out.autoreset[:] = ended & (mode is AutoresetMode.SAME_STEP)
+        if out.final_observation is not None:
+            self._take_final_observations(info, ended, out.final_observation)
+        for row in range(len(self.indices)):
+            entry = _row_info(info, row)
+            if ended[row]:
+                own = entry.get("final_info", entry)
+                entry = {**entry, **end_reasons(own, terminated[row], truncated[row])}
+            if entry:
+                infos.add(row, entry)
+        self.env_steps += len(ended) - int(
+            self._ended.sum() if mode is AutoresetMode.NEXT_STEP else 0
+        )
+        self._ended = ended
+
+    def _take_final_observations(
+        self, info: dict[str, Any], ended: np.ndarray, out: np.ndarray
+    ) -> None:
+        finals = info.pop("final_obs", None)
+        info.pop("_final_obs", None)
+        for row in np.flatnonzero(ended) if finals is not None else ():
+            out[row] = finals[row]
+
+    def reset(
+        self,
+        rows: Sequence[int],
+        seeds: Sequence[int | None],
+        options: Sequence[dict[str, Any] | None],
+        out: GroupArrays,
+        infos: InfoWriter,
+    ) -> None:
+        """Reset the environments at `rows`; as `EnvGroup.reset`, with the same options for all."""
+        for array in (out.reward, out.terminated, out.truncated, out.autoreset):
+            array.fill(0)
+        if not rows:
+            return
+        if any(entry != options[0] for entry in options):
+            error = ValueError(f"{type(self.env).__name__} takes the same options for all.")
+            raise EnvFailure(None, "reset") from error
+        seed: list[int | None] = [None] * len(self.indices)
+        mask = np.zeros(len(self.indices), np.bool_)
+        for row, entry in zip(rows, seeds, strict=True):
+            seed[row], mask[row] = entry, True
+        chosen = options[0] if mask.all() else {**(options[0] or {}), "reset_mask": mask.copy()}
+        try:
+            observation, info = self.env.reset(seed=seed, options=chosen)  # type: ignore[arg-type]  # Gymnasium's classes take lists
+        except (Exception, SystemExit) as error:
+            raise EnvFailure(None, "reset") from error
+        self._ended[mask] = False
+        out.observation[mask] = np.asarray(observation)[mask]
+        for row in rows:
+            entry = _row_info(info, row)
+            if entry:
+                infos.add(row, entry)
+
+    def call(
+        self, rows: Sequence[int], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> list[bytes]:
+        """Return the results of the inner vector environment's own `call` or `render`, pickled."""
+        try:
+            results = (
+                self.env.render() if name == "render" else self.env.call(name, *args, **kwargs)
+            )
+            return [_remote.dumps(results[row]) for row in rows]
+        except (Exception, SystemExit) as error:
+            raise EnvFailure(None, name) from error
+
+    def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
+        """Set an attribute of all environments through the inner vector environment."""
+        try:
+            if len(rows) != len(self.indices):
+                raise ValueError(f"{type(self.env).__name__} sets attributes of all or none.")
+            ordered: list[Any] = [None] * len(rows)
+            for row, value in zip(rows, values, strict=True):
+                ordered[row] = value
+            self.env.set_attr(name, ordered)
+        except (Exception, SystemExit) as error:
+            raise EnvFailure(None, f"set_attr({name!r})") from error
+
+    def close(self) -> list[EnvFailure]:
+        """Close the inner vector environment once."""
+        env, self._env = self._env, None
+        try:
+            if env is not None:
+                env.close()
+        except (Exception, SystemExit) as error:
+            failure = EnvFailure(None, "close")
+            failure.__cause__ = error
+            return [failure]
+        return []
+
+
+def _report(single: gym.Space[Any], batched: gym.Space[Any], role: str) -> BoxReport:
+    if not isinstance(single, Box) or not isinstance(batched, Box):
+        raise TypeError(f"The inner vector environment has {role} space {single}; expected a Box.")
+    same = (batched.low == single.low).all() and (batched.high == single.high).all()
+    return BoxReport(single, None if same else (batched.low, batched.high))
+
+
+def _row_info(info: dict[Any, Any], row: int) -> dict[Any, Any]:
+    """Return what the environment at `row` gave, out of a batched info."""
+    result = {}
+    for key, value in info.items():
+        mask = info.get(f"_{key}")
+        is_mask = isinstance(key, str) and key.startswith("_") and key[1:] in info
+        if is_mask or (isinstance(mask, np.ndarray) and not mask[row]):
+            continue
+        result[key] = _row_info(value, row) if isinstance(value, dict) else value[row]
+    return result

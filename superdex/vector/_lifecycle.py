@@ -1,0 +1,117 @@
+"""Which call is legal in which state: a table, and nothing else.
+
+::
+
+    call         NEW          IDLE        STEPPING     RESETTING    CALLING      BROKEN       CLOSED
+    ───────────  ───────────  ──────────  ───────────  ───────────  ───────────  ───────────  ───────────
+    reset        → RESETTING  → RESETTING CallPending  CallPending  CallPending  BrokenError  ClosedError
+    step         ResetNeeded  → STEPPING  CallPending  CallPending  CallPending  BrokenError  ClosedError
+    call         → CALLING    → CALLING   CallPending  CallPending  CallPending  BrokenError  ClosedError
+    step_wait    NoCall       NoCall      stays        CallPending  CallPending  BrokenError  ClosedError
+    reset_wait   NoCall       NoCall      CallPending  stays        CallPending  BrokenError  ClosedError
+
+`begin` looks the call up and moves; `finish` moves back, to IDLE once there has been a reset. A call
+that is refused changes nothing. A wait that times out leaves its call in flight, so that waiting
+again returns the same reply; so does a `KeyboardInterrupt` while waiting, after which `interrupted`
+is set and `reset` may drain that call first. A failure that may have shifted a result leads to
+BROKEN and never back; CLOSED is reached from everywhere by `close`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from superdex.errors import BrokenError, CallPending, ClosedError, ResetNeeded
+
+__all__ = ["Lifecycle", "State"]
+
+
+class State(Enum):
+    """Where a vector environment stands."""
+
+    NEW = "not reset yet"
+    IDLE = "idle"
+    STEPPING = "step"
+    RESETTING = "reset"
+    CALLING = "call"
+    BROKEN = "broken"
+    CLOSED = "closed"
+
+
+_TABLE: dict[tuple[str, State], State] = {
+    ("reset", State.NEW): State.RESETTING,
+    ("reset", State.IDLE): State.RESETTING,
+    ("step", State.IDLE): State.STEPPING,
+    ("call", State.NEW): State.CALLING,
+    ("call", State.IDLE): State.CALLING,
+    ("step_wait", State.STEPPING): State.STEPPING,
+    ("reset_wait", State.RESETTING): State.RESETTING,
+}
+
+
+class Lifecycle:
+    """The state of one vector environment.
+
+    Attributes:
+        state: The state.
+        interrupted: Whether a wait for the call in flight was interrupted.
+        failure: The failure that broke it, if any.
+    """
+
+    def __init__(self) -> None:
+        self.state = State.NEW
+        self.interrupted = False
+        self.failure: BaseException | None = None
+        self._was_reset = False
+
+    def check(self, call: str) -> State:
+        """Return the state that `call` leads to, moving nothing.
+
+        Raises:
+            ClosedError, BrokenError, CallPending, ResetNeeded, RuntimeError: As in the table.
+        """
+        target = _TABLE.get((call, self.state))
+        if target is None:
+            raise self._refusal(call)
+        return target
+
+    def begin(self, call: str) -> None:
+        """Move to the state that `call` leads to, or raise as `check`."""
+        self.state = self.check(call)
+
+    def finish(self) -> None:
+        """The call in flight came to its end, well or not, and its replies were taken."""
+        self._was_reset = self._was_reset or self.state is State.RESETTING
+        self.state = State.IDLE if self._was_reset else State.NEW
+        self.interrupted = False
+
+    def break_down(self, failure: BaseException) -> None:
+        """A failure may have shifted a result: nothing but `close` from here on."""
+        if self.state is not State.CLOSED:
+            self.state = State.BROKEN
+            self.failure = failure
+
+    def close(self) -> None:
+        """Move to CLOSED."""
+        self.state = State.CLOSED
+
+    def _refusal(self, call: str) -> Exception:
+        state = self.state
+        if state is State.CLOSED:
+            return ClosedError(f"{call} was called after close().")
+        if state is State.BROKEN:
+            error = BrokenError(
+                f"{call} was called after a failure that left the vector environment broken "
+                f"({type(self.failure).__name__}, shown above as the cause). Close it and make another."
+            )
+            error.__cause__ = self.failure
+            return error
+        if state is State.NEW and call == "step":
+            return ResetNeeded("step was called before the first reset: call reset() first.")
+        if state in (State.NEW, State.IDLE):
+            first = call.replace("wait", "async")
+            return RuntimeError(f"{call} was called with nothing in flight: call {first}() first.")
+        how = f"{state.value}_wait()" if state is not State.CALLING else "reset()"
+        if self.interrupted:
+            how = "reset(), which drains it" if how == "reset()" else f"{how}, or reset()"
+        return CallPending(f"{call} was called while a {state.value} is in flight: first {how}.")

@@ -1,0 +1,115 @@
+"""The workers of a vector environment in the caller's own process, for a debugger.
+
+The same calls as a `WorkerPool`, on the same group code; each worker does its part as soon as it is
+told to, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from superdex.vector import _remote
+from superdex.vector._layout import Layout
+from superdex.vector._protocol import Construction, Reply, Status
+from superdex.vector._remote import EnvFailure, Failure
+from superdex.vector._worker import Worker
+
+__all__ = ["LocalPool"]
+
+
+class LocalPool:
+    """W workers in this process.
+
+    Args:
+        env_fns: One function per environment.
+        constructions: One for each worker.
+    """
+
+    pids: tuple[int, ...] = ()
+
+    def __init__(
+        self, env_fns: Sequence[Callable[[], Any]], constructions: Sequence[Construction]
+    ) -> None:
+        self.messages = 0
+        self.seconds_waiting = [0.0] * len(constructions)
+        self._workers: list[Worker] = []
+        self._replies: dict[int, Reply] = {}
+        self._closed = False
+        self._prepared: tuple[int, int, Sequence[int]] = (0, 0, ())
+        self.status = Status.OK
+        try:
+            for number, construction in enumerate(constructions):
+                rows = construction.indices
+                try:
+                    self._workers.append(Worker(env_fns[rows.start : rows.stop], construction))
+                except EnvFailure as failure:
+                    raise Failure.of(failure, "construct").to_error(number) from failure.__cause__
+        except BaseException:
+            self.close()
+            raise
+        self.spaces = [worker.group.spaces for worker in self._workers]
+
+    def attach(self, layout: Layout) -> dict[str, np.ndarray]:
+        """Make the arrays, have every worker use them, and return them."""
+        arrays = layout.views(memoryview(bytearray(layout.nbytes)))
+        for number, worker in enumerate(self._workers):
+            worker.attach(arrays, number)
+        return arrays
+
+    def raise_if_dead(self, call: str) -> None:
+        """Do nothing: these workers live as long as the caller."""
+
+    def prepare(
+        self,
+        command: int,
+        buffer: int = 0,
+        *,
+        has_payload: bool = False,
+        workers: Sequence[int] | None = None,
+    ) -> None:
+        """Note what is to be done; as `WorkerPool.prepare`."""
+        self._prepared = (
+            command,
+            buffer,
+            range(len(self._workers)) if workers is None else workers,
+        )
+
+    def wake(self, payloads: Sequence[bytes] = ()) -> None:
+        """Have the workers do it now, one after the other."""
+        command, buffer, chosen = self._prepared
+        self._replies = {}
+        self.status = Status.OK
+        for position, number in enumerate(chosen):
+            payload = _remote.loads(payloads[position]) if payloads else None
+            started = perf_counter()
+            reply = self._workers[number].handle(command, buffer, payload)
+            self.seconds_waiting[number] += perf_counter() - started
+            if reply:
+                self._replies[number] = reply
+                self.status |= Status.FAILED if reply.failures else Status.HAS_REPLY
+
+    def wait(self, call: str, timeout: float | None = None, *, all_replies: bool = False) -> None:
+        """Return at once: `wake` did the work."""
+
+    def replies(self) -> list[tuple[int, Reply]]:
+        """Return the replies of the last call, of those workers that have one."""
+        return list(self._replies.items())
+
+    def words(self, word: int) -> list[int]:
+        """Return one control word of each worker."""
+        return [worker.words[word] for worker in self._workers]
+
+    def close(self, timeout: float = 5.0) -> list[Exception]:
+        """Close all environments; return what they raised."""
+        if self._closed:
+            return []
+        self._closed = True
+        failures: list[Exception] = []
+        for number, worker in enumerate(self._workers):
+            for failure in worker.group.close():
+                failures.append(Failure.of(failure, "close").to_error(number))
+        return failures

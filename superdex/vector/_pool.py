@@ -1,0 +1,563 @@
+"""Worker processes: started together, woken and waited for, and ended within bounds.
+
+::
+
+    caller ── wake ─────► words, request signals ──► W workers
+           ◄── wait ────── reply signals, words ◄────
+                 ▲
+    watcher thread: sentinels of the processes and an alarm pipe; wakes the caller at a failure
+
+The caller blocks on one reply signal at a time, which is quick but blind to everything else. So a
+thread waits on the process sentinels and on a pipe that workers write to when an environment
+raises; it sets `trouble` and wakes the caller, who then looks. Deaths are noticed by the kernel's
+word, never by silence: a slow environment is waited for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from multiprocessing.reduction import send_handle
+from time import monotonic, perf_counter
+from typing import Any
+
+import numpy as np
+
+from superdex.errors import CallTimeout, StartupError, WorkerDied, WorkerRaised
+from superdex.vector import _remote
+from superdex.vector._block import Block
+from superdex.vector._layout import Layout
+from superdex.vector._protocol import COMMAND_NAMES, Command, Construction, Reply, Status, Word
+from superdex.vector._remote import Failure
+from superdex.vector._signal import Signal
+from superdex.vector._spaces import SpaceReport
+from superdex.vector._worker import load_reply, run
+
+__all__ = ["WorkerPool", "failures_of", "raise_all", "refuse_in_unguarded_main"]
+
+MAIN_GUARD_EXIT_CODE = 87
+"""With which a worker ends that was started by a main module without a guard."""
+
+_GRACE_SECONDS = 0.05
+"""For how long further failures are gathered after the first."""
+
+_KILL_SECONDS = 1.0
+"""How long a process gets to end after a signal."""
+
+_MAIN_GUARD_HINT = """\
+the workers could not start, because the script makes its vector environment at import, and every
+worker imports the script. Make it inside a function that is called under a guard:
+
+    def main():
+        with HybridVectorEnv(env_fns, num_envs_per_worker=...) as env:
+            ...
+
+    if __name__ == "__main__":
+        main()
+"""
+
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+
+_environment_lock = threading.Lock()
+
+
+class WorkerProcess:
+    """A started worker process and the descriptor that tells of its end.
+
+    A pidfd where there is one: `multiprocessing`'s sentinel is a pipe, which processes forked by an
+    environment hold open as well, so that it may outlive the worker.
+    """
+
+    def __init__(self, process: SpawnProcess) -> None:
+        assert process.pid is not None
+        self._process = process
+        self.pid = process.pid
+        self._pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else None
+        self.exit_notice: int = process.sentinel if self._pidfd is None else self._pidfd
+        """Readable once the process has ended."""
+
+    def wait(self, timeout: float) -> int | None:
+        """Return the exit code, or None if the process still runs after that time."""
+        wait([self.exit_notice], max(0.0, timeout))
+        return self._process.exitcode
+
+    def end(self, deadline: float) -> None:
+        """Terminate what still runs, kill it at the deadline, and the processes it started too."""
+        if self.wait(0.0) is None:
+            self._process.terminate()
+        if self.wait(deadline - monotonic()) is None:
+            self._process.kill()
+        # the worker leads a group, which may outlive it
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.wait(_KILL_SECONDS)
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+        with contextlib.suppress(ValueError):  # still running: stuck in the kernel
+            self._process.close()
+
+
+def refuse_in_unguarded_main() -> None:
+    """End this process if it is a worker that is still importing the main module.
+
+    The parent then explains the missing guard; a traceback from every worker would bury that.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        os._exit(MAIN_GUARD_EXIT_CODE)
+
+
+@contextlib.contextmanager
+def _worker_environment() -> Iterator[None]:
+    """Give processes started inside one thread for numeric libraries, and Ctrl-C blocked.
+
+    Those variables are read when a library is first imported, which in a spawned process is before
+    any of our code runs; so they must be in the environment that it inherits. What the user set
+    stays. Ctrl-C is unblocked by the worker once it is settled.
+    """
+    with _environment_lock:
+        added = [name for name in _THREAD_VARIABLES if name not in os.environ]
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        os.environ.update(dict.fromkeys(added, "1"))
+        try:
+            yield
+        finally:
+            for name in added:
+                os.environ.pop(name, None)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+@contextlib.contextmanager
+def _ctrl_c_held_back() -> Iterator[None]:
+    """Hold Ctrl-C back while a message is on its way, since half a message would garble the pipe."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[Any] = []
+    previous = signal.getsignal(signal.SIGINT)
+    if not callable(previous):
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *arguments: held.append(arguments))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        if held:
+            previous(*held[0])
+
+
+class WorkerPool:
+    """W worker processes.
+
+    Args:
+        constructions: One for each worker.
+
+    Raises:
+        WorkerRaised, WorkerDied, StartupError: If a worker can't be started. All are ended first.
+    """
+
+    def __init__(self, constructions: Sequence[Construction]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.ranges = [construction.indices for construction in constructions]
+        self.messages = 0
+        self.seconds_waiting = [0.0] * len(constructions)
+        self._owner = os.getpid()
+        self._sequence = 0
+        self._all = range(len(constructions))
+        self._waiting: Sequence[int] = ()
+        self._taken: tuple[int, list[tuple[int, Reply]]] = (0, [])
+        self.status = Status.OK
+        """The status bits of the last call's workers, all together."""
+        self._resend = False
+        self._trouble = False
+        self._closed = False
+        self._dead: set[int] = set()
+        self._block: Block | None = None
+        self._words: list[memoryview] = []
+        self._processes: list[WorkerProcess] = []
+        self._connections: list[Connection] = []
+        self._requests: list[Signal] = []
+        self._replies: list[Signal] = []
+        self._alarm, alarm = context.Pipe(duplex=False)
+        self._end_watch, self._watch_end = context.Pipe(duplex=False)
+        self._watcher: threading.Thread | None = None
+        try:
+            with _worker_environment():
+                for worker in range(len(constructions)):
+                    self._start(context, worker, alarm)
+            alarm.close()
+            for worker, construction in enumerate(constructions):
+                self._send(worker, _remote.dumps(construction))
+            self._gather("start", b"hello")
+            self.spaces: list[SpaceReport] = self._gather_spaces()
+        except BaseException:
+            alarm.close()
+            self.close(timeout=1.0)
+            raise
+
+    def _start(self, context: Any, worker: int, alarm: Connection) -> None:
+        ours, theirs = context.Pipe()
+        request, reply = Signal(), Signal()
+        self._connections.append(ours)
+        self._requests.append(request)
+        self._replies.append(reply)
+        process = context.Process(
+            target=run,
+            args=(worker, theirs, alarm, request, reply),
+            name=f"superdex-worker-{worker}",
+            daemon=False,  # environments may start processes of their own
+        )
+        try:
+            process.start()
+        finally:
+            theirs.close()
+        self._processes.append(WorkerProcess(process))
+
+    # ── start-up, over the pipes ────────────────────────────────────────────────────────────────
+
+    def _gather_spaces(self) -> list[SpaceReport]:
+        for end in (*self._requests, *self._replies):
+            end.unlink()
+        answers = [_remote.loads(message) for message in self._gather("construct")]
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        raise_all(
+            [
+                answer.to_error(worker)
+                for worker, answer in enumerate(answers)
+                if isinstance(answer, Failure)
+            ]
+        )
+        return answers
+
+    def _gather(self, call: str, expected: bytes | None = None) -> list[bytes]:
+        """Return one message from each worker, or raise if one of them died."""
+        messages: dict[int, bytes] = {}
+        numbers: dict[Any, int] = {c: worker for worker, c in enumerate(self._connections)}
+        numbers |= {process.exit_notice: w for w, process in enumerate(self._processes)}
+        while len(messages) < len(self._connections):
+            ready = wait([key for key, worker in numbers.items() if worker not in messages])
+            # a message outranks the death of the worker that sent it
+            for key in sorted(ready, key=lambda key: isinstance(key, int)):
+                worker = numbers[key]
+                if worker in messages:
+                    continue
+                if key is not self._connections[worker] and not self._connections[worker].poll():
+                    self._raise_dead_at_start(call)
+                try:
+                    messages[worker] = self._connections[worker].recv_bytes()
+                except (EOFError, ConnectionError):
+                    self._raise_dead_at_start(call)
+        assert expected is None or set(messages.values()) == {expected}
+        return [messages[worker] for worker in range(len(messages))]
+
+    def _raise_dead_at_start(self, call: str) -> None:
+        deadline = monotonic() + _GRACE_SECONDS
+        exits = {w: p.wait(deadline - monotonic()) for w, p in enumerate(self._processes)}
+        dead = [worker for worker, exitcode in exits.items() if exitcode is not None]
+        if MAIN_GUARD_EXIT_CODE in exits.values():
+            raise StartupError(_MAIN_GUARD_HINT)
+        hint = (
+            ". It did not get as far as building environments: importing the main module or one of "
+            "its imports may have failed, as shown above"
+            if call == "start"
+            else ""
+        )
+        raise_all([self._death(worker, call, hint) for worker in dead])
+        raise StartupError("A worker closed its pipe without a word.")
+
+    def attach(self, layout: Layout) -> dict[str, np.ndarray]:
+        """Make the block, have every worker map it, and return its arrays; then calls may come.
+
+        Raises:
+            MemoryError: If the block doesn't fit in memory.
+            WorkerDied: If a worker died meanwhile.
+        """
+        self._block = Block(layout)
+        control = self._block.arrays["control"]
+        self._words = [memoryview(row) for row in control]
+        try:
+            for worker, connection in enumerate(self._connections):
+                connection.send_bytes(_remote.dumps(layout))
+                send_handle(connection, self._block.fd, self._processes[worker].pid)
+        except (BrokenPipeError, ConnectionError):
+            self._raise_dead_at_start("construct")
+        self._gather("construct", b"attached")
+        self._watcher = threading.Thread(target=self._watch, name="superdex-watcher", daemon=True)
+        self._watcher.start()
+        return self._block.arrays
+
+    # ── calls ───────────────────────────────────────────────────────────────────────────────────
+
+    def raise_if_dead(self, call: str) -> None:
+        """Raise `WorkerDied` if a worker has died since the last call."""
+        if self._dead:
+            raise_all([self._death(worker, call) for worker in sorted(self._dead)])
+
+    def prepare(
+        self,
+        command: int,
+        buffer: int = 0,
+        *,
+        has_payload: bool = False,
+        workers: Sequence[int] | None = None,
+    ) -> None:
+        """Write down what workers are to do, in the order: `prepare`, `wake`, `wait`, `replies`.
+
+        Args:
+            command: A `Command`.
+            buffer: Which of the two buffers to write.
+            has_payload: Whether `wake` will send each of them a message.
+            workers: Which; all of them if None.
+        """
+        self._sequence += 1
+        sequence = self._sequence
+        chosen = self._all if workers is None else workers
+        for worker in chosen:
+            words = self._words[worker]
+            words[Word.COMMAND] = command
+            words[Word.BUFFER] = buffer
+            words[Word.HAS_PAYLOAD] = has_payload
+            words[Word.SEQUENCE] = sequence
+        self._waiting = chosen
+
+    def wake(self, payloads: Sequence[bytes] = ()) -> None:
+        """Wake the workers of the prepared command, and send each its payload, if any."""
+        self._resend = True  # until all are awake: an interrupt may come between two of them
+        with _ctrl_c_held_back() if payloads else contextlib.nullcontext():
+            for worker in self._waiting:
+                self._requests[worker].release()
+            for worker, payload in zip(self._waiting, payloads, strict=False):
+                self._send(worker, payload)
+        self._resend = False
+
+    def _send(self, worker: int, message: bytes) -> None:
+        self.messages += 1
+        with contextlib.suppress(
+            BrokenPipeError, ConnectionError
+        ):  # its death is noticed elsewhere
+            self._connections[worker].send_bytes(message)
+
+    def wait(self, call: str, timeout: float | None = None, *, all_replies: bool = False) -> None:
+        """Wait until every worker asked has replied.
+
+        Args:
+            call: The name of the call, for errors.
+            timeout: In seconds. The call stays in flight when it runs out.
+            all_replies: Wait for the others even if one fails, so that the pool stays usable.
+
+        Raises:
+            CallTimeout: When the time is up; waiting again goes on.
+            WorkerDied: If a worker died before it replied, or an `ExceptionGroup` of several
+                failures. What environments raised is in the replies.
+        """
+        deadline = None if timeout is None else perf_counter() + timeout
+        sequence = self._sequence
+        if self._resend:  # one too many does no harm
+            for worker in self._waiting:
+                self._requests[worker].release()
+            self._resend = False
+        status = Status.OK
+        started = perf_counter()
+        for worker in self._waiting:
+            words, reply = self._words[worker], self._replies[worker]
+            while words[Word.DONE] != sequence:
+                if self._trouble and self._gather_trouble(call, all_replies):
+                    self.status = Status.HAS_REPLY | Status.FAILED
+                    return
+                if not reply.wait(deadline) and words[Word.DONE] != sequence:
+                    assert timeout is not None
+                    raise CallTimeout(
+                        call, timeout, [w for w in self._waiting if not self._is_done(w)]
+                    )
+            status |= words[Word.STATUS]
+            now = perf_counter()
+            self.seconds_waiting[worker] += now - started
+            started = now
+        self.status = status
+
+    def _gather_trouble(self, call: str, all_replies: bool) -> bool:
+        """Look whether a worker of this call failed; return whether to stop waiting for others."""
+        if all_replies and not self._dead:
+            return False
+        waiting = self._waiting
+        self._trouble = False  # before looking, or trouble in between would be missed
+        if not self._failed(waiting) and not self._dead:
+            return False
+        self._trouble = True
+        deadline = monotonic() + _GRACE_SECONDS
+        for worker in waiting:
+            while not (self._is_done(worker) or worker in self._dead) and monotonic() < deadline:
+                self._replies[worker].wait(perf_counter() + deadline - monotonic())
+        died = [self._death(w, call) for w in sorted(self._dead) if not self._is_done(w)]
+        if died:
+            raise_all([*failures_of(self.replies()), *died])
+        return True
+
+    def _is_done(self, worker: int) -> bool:
+        return bool(self._words[worker][Word.DONE] == self._sequence)
+
+    def _failed(self, workers: Sequence[int]) -> list[int]:
+        return [
+            w for w in workers if self._is_done(w) and self._words[w][Word.STATUS] & Status.FAILED
+        ]
+
+    def replies(self) -> list[tuple[int, Reply]]:
+        """Return the replies of the last call, of those workers that sent one.
+
+        Asked again, the same: so a call that was interrupted at this point can still be finished.
+        """
+        sequence, taken = self._taken
+        if sequence != self._sequence:
+            with _ctrl_c_held_back():
+                taken = [
+                    (worker, self._receive(worker))
+                    for worker in self._waiting
+                    if self._is_done(worker) and self._words[worker][Word.STATUS] & Status.HAS_REPLY
+                ]
+                self._taken = (self._sequence, taken)
+        return taken
+
+    def _receive(self, worker: int) -> Reply:
+        try:
+            message = self._connections[worker].recv_bytes()
+        except (EOFError, ConnectionError):
+            raise self._death(worker, "its reply") from None
+        self.messages += 1
+        return load_reply(message)
+
+    def words(self, word: int) -> list[int]:
+        """Return one control word of each worker."""
+        return [words[word] for words in self._words]
+
+    def _death(self, worker: int, call: str, hint: str = "") -> WorkerDied:
+        exitcode = self._processes[worker].wait(_KILL_SECONDS)
+        return WorkerDied(worker, self.ranges[worker], exitcode, call, hint)
+
+    # ── the watcher thread ──────────────────────────────────────────────────────────────────────
+
+    def _watch(self) -> None:
+        notices = {process.exit_notice: w for w, process in enumerate(self._processes)}
+        watched: list[Any] = [self._end_watch, self._alarm, *notices]
+        while True:
+            for key in wait(watched):
+                if key is self._end_watch:
+                    return
+                if key is self._alarm:
+                    try:
+                        self._alarm.recv_bytes()
+                    except (EOFError, OSError):
+                        watched.remove(key)
+                        continue
+                else:
+                    watched.remove(key)
+                    self._dead.add(notices[key])
+                self._trouble = True
+                for reply in self._replies:
+                    reply.release()
+
+    # ── the end ─────────────────────────────────────────────────────────────────────────────────
+
+    def close(self, timeout: float = 5.0) -> list[Exception]:
+        """End all workers: ask, then terminate, then kill; return what environments raised.
+
+        Args:
+            timeout: Seconds for asking; terminating takes one more at most.
+        """
+        if self._closed or os.getpid() != self._owner:  # a fork of the owner owns nothing
+            return []
+        self._closed = True
+        deadline = monotonic() + timeout
+        failures: list[Exception] = []
+        try:
+            if self._watcher is not None:
+                failures = self._ask_to_close(deadline)
+            self._stop_watching()
+            for connection in self._connections:
+                connection.close()  # a worker that waits for its block reads the end and leaves
+            for process in self._processes:
+                process.wait(deadline - monotonic())
+        finally:
+            deadline = monotonic() + _KILL_SECONDS
+            for process in self._processes:
+                process.end(deadline)
+                process.close()
+            self._release()
+        return failures
+
+    def _ask_to_close(self, deadline: float) -> list[Exception]:
+        alive = [w for w in range(len(self._processes)) if w not in self._dead]
+        self.prepare(Command.CLOSE, workers=alive)
+        self.wake()
+        failures: list[Exception] = []
+        for worker in alive:
+            while not self._is_done(worker) and worker not in self._dead:
+                # a reply that nobody took may be too large for the pipe and hold the worker up
+                failures += self._drain(worker, 0.0)
+                if monotonic() > deadline:
+                    break
+                self._replies[worker].wait(perf_counter() + 0.01)
+            if self._is_done(worker) and self._words[worker][Word.STATUS] & Status.FAILED:
+                failures += self._drain(worker, deadline - monotonic())
+        return failures
+
+    def _drain(self, worker: int, timeout: float) -> list[Exception]:
+        """Read what the worker's pipe holds; return what environments raised in close."""
+        failures: list[Exception] = []
+        connection = self._connections[worker]
+        with contextlib.suppress(EOFError, OSError):
+            while not failures and connection.poll(max(0.0, timeout)):
+                failures += [
+                    failure.to_error(worker)
+                    for failure in load_reply(connection.recv_bytes()).failures
+                    if failure.call == COMMAND_NAMES[Command.CLOSE]
+                ]
+        return failures
+
+    def _stop_watching(self) -> None:
+        if self._watcher is not None:
+            self._watch_end.close()
+            self._watcher.join()
+
+    def _release(self) -> None:
+        for end in (*self._requests, *self._replies):
+            end.unlink()
+        for connection in (*self._connections, self._alarm, self._end_watch, self._watch_end):
+            connection.close()
+        self._words = []
+        if self._block is not None:
+            self._block.close()
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The process ids of the workers."""
+        return tuple(process.pid for process in self._processes)
+
+
+def failures_of(replies: Sequence[tuple[int, Reply]]) -> list[WorkerRaised]:
+    """Return the errors to raise for what environments raised."""
+    return [failure.to_error(worker) for worker, reply in replies for failure in reply.failures]
+
+
+def raise_all(failures: Sequence[Exception]) -> None:
+    """Raise the only failure as it is, several as an `ExceptionGroup`; nothing if there are none."""
+    if len(failures) == 1:
+        raise failures[0]
+    if failures:
+        raise ExceptionGroup(f"{len(failures)} failures in workers", list(failures))

@@ -1,0 +1,103 @@
+"""What parent and workers say to each other.
+
+Each worker has a row of control words in the block. The parent writes a command and a sequence
+number there and wakes the worker; the worker writes its status and that number back and wakes the
+parent. So a step sends no message at all. A payload or a reply that is not an array follows on the
+worker's pipe, and the words say so. A wake-up means "look", and only the sequence number counts:
+one too many does no harm.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from superdex.vector._group import GroupSettings
+from superdex.vector._info import InfoEntry
+from superdex.vector._remote import Failure
+
+__all__ = ["COMMAND_NAMES", "Command", "Construction", "Reply", "ResetRequest", "Status", "Word"]
+
+
+class Word:
+    """The control words of a worker. Plain integers, since they index memory in the hot loop."""
+
+    COMMAND: Final = 0
+    SEQUENCE: Final = 1
+    BUFFER: Final = 2
+    HAS_PAYLOAD: Final = 3
+    DONE: Final = 8
+    STATUS: Final = 9
+    TOUCHED_COLUMNS: Final = 10
+    ENV_STEPS: Final = 11
+    LIVE_SCENES: Final = 12
+
+
+class Command:
+    """What a worker is asked to do."""
+
+    STEP: Final = 1
+    RESET: Final = 2
+    CALL: Final = 3
+    SET_ATTR: Final = 4
+    CLOSE: Final = 5
+
+
+COMMAND_NAMES = ("", "step", "reset", "call", "set_attr", "close")
+"""The name of each command, as errors give it."""
+
+
+class Status:
+    """How a command went, and whether a `Reply` follows on the pipe: bits of one word."""
+
+    OK: Final = 0
+    HAS_REPLY: Final = 1
+    FAILED: Final = 2
+
+
+@dataclass(frozen=True)
+class Construction:
+    """What a worker is made from.
+
+    Attributes:
+        env_fns: The functions, pickled by cloudpickle.
+        indices: The environments' indices in the batch.
+        settings: Of the group.
+        inner_env_cls: Another `VectorEnv` class as the inner layer, or None.
+        inner_env_kwargs: Its further arguments.
+    """
+
+    env_fns: bytes
+    indices: range
+    settings: GroupSettings
+    inner_env_cls: Any
+    inner_env_kwargs: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ResetRequest:
+    """The payload of RESET: rows of the group, with a seed and options for each."""
+
+    rows: list[int]
+    seeds: list[int | None]
+    options: list[dict[str, Any] | None]
+
+
+@dataclass
+class Reply:
+    """What does not fit the block.
+
+    Attributes:
+        entries: Infos that have no column.
+        notices: Messages for the user, as (kind, message).
+        failures: What environments raised.
+        results: Of CALL, each pickled.
+    """
+
+    entries: list[InfoEntry] = field(default_factory=list)
+    notices: list[tuple[str, str]] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    results: list[bytes] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.entries or self.notices or self.failures or self.results)

@@ -1,0 +1,139 @@
+"""What travels between processes by pickle: functions, results, failures.
+
+cloudpickle carries lambdas, closures and classes of the main module by value. What can't be pickled
+is named, and never costs more than the call that it belongs to.
+"""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+
+from superdex.errors import RemoteError, WorkerRaised, rebuild_exception
+from superdex.vector._info import InfoEntry
+
+__all__ = [
+    "EnvFailure",
+    "Failure",
+    "dump_env_fns",
+    "dumps",
+    "dumps_entries",
+    "loads",
+]
+
+loads = pickle.loads
+
+
+def dumps(value: Any) -> bytes:
+    """Return the value pickled: plainly where that does, which is quicker, else by cloudpickle."""
+    try:
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    except Exception:
+        return bytes(cloudpickle.dumps(value))
+
+
+def dumps_entries(entries: list[InfoEntry], notice: Callable[[str], None]) -> bytes:
+    """Return infos pickled; a value that can't be arrives as its `repr`, with a notice."""
+    try:
+        return dumps(entries)
+    except Exception:
+        return dumps([(row, _picklable(info, row, notice)) for row, info in entries])
+
+
+def _picklable(info: Any, row: int, notice: Callable[[str], None]) -> dict[Any, Any]:
+    result = {}
+    for key, value in info.items():
+        try:
+            dumps(value)
+        except Exception as error:
+            if isinstance(value, dict):
+                value = _picklable(value, row, notice)
+            else:
+                notice(
+                    f"Environment {row} gives an info {key!r} of type {type(value).__name__} that "
+                    f"can't be pickled ({error}); its repr is passed on instead."
+                )
+                value = repr(value)
+        result[key] = value
+    return result
+
+
+def dump_env_fns(env_fns: Sequence[Callable[[], Any]], first_index: int) -> bytes:
+    """Return one worker's functions pickled.
+
+    Raises:
+        TypeError: If one can't be pickled; it is named.
+    """
+    try:
+        return bytes(cloudpickle.dumps(list(env_fns)))
+    except Exception:
+        for index, env_fn in enumerate(env_fns, first_index):
+            try:
+                cloudpickle.dumps(env_fn)
+            except Exception as error:
+                raise TypeError(
+                    f"The function for environment {index}, {env_fn!r}, can't be pickled for its "
+                    f"worker: {error}. Create what it holds inside the function instead."
+                ) from error
+        raise
+
+
+class EnvFailure(Exception):
+    """Raised inside a group: the exception `__cause__` came from environment `env_index`."""
+
+    def __init__(self, env_index: int | None, call: str) -> None:
+        self.env_index = env_index
+        self.call = call
+        super().__init__(env_index, call)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An exception of an environment on its way to the parent."""
+
+    env_index: int | None
+    call: str
+    summary: str
+    traceback: str
+    pickled: bytes | None
+
+    @classmethod
+    def of(cls, error: BaseException, call: str) -> Failure:
+        """Describe an exception; an `EnvFailure` says where its cause came from."""
+        env_index = None
+        if isinstance(error, EnvFailure):
+            env_index, call = error.env_index, error.call
+            error = error.__cause__ or error
+        text = "".join(traceback.format_exception(error))
+        try:
+            summary = traceback.format_exception_only(error)[-1].strip()
+        except Exception:
+            summary = type(error).__name__
+        return cls(env_index, call, summary, text, _dump_exception(error))
+
+    def to_error(self, worker: int) -> WorkerRaised:
+        """Return the error to raise in the parent, its cause attached."""
+        error = WorkerRaised(worker, self.env_index, self.call, self.summary, self.traceback)
+        cause: BaseException = RemoteError(self.traceback)
+        if self.pickled is not None:
+            try:
+                cause = rebuild_exception(*loads(self.pickled))
+            except Exception:  # a class that only the worker can import
+                cause = RemoteError(self.traceback)
+        error.__cause__ = cause
+        return error
+
+
+def _dump_exception(error: BaseException) -> bytes | None:
+    """Return the parts of an exception pickled, or None where they don't come back as they were."""
+    try:
+        data = dumps((type(error), error.args, error.__dict__))
+        rebuild_exception(*loads(data))
+    except Exception:
+        return None
+    return data

@@ -1,0 +1,239 @@
+"""One worker: what it does with a command, and the loop that receives commands in its process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection, wait
+from multiprocessing.reduction import recv_handle
+from typing import Any
+
+import numpy as np
+
+from superdex.vector import _remote
+from superdex.vector._block import Block
+from superdex.vector._columns import InfoWriter
+from superdex.vector._group import EnvGroup, GroupArrays
+from superdex.vector._inner import VectorEnvGroup
+from superdex.vector._protocol import COMMAND_NAMES, Command, Construction, Reply, Status, Word
+from superdex.vector._remote import EnvFailure, Failure
+from superdex.vector._signal import Signal
+
+__all__ = ["Worker", "run"]
+
+_OUTPUTS = ("observation", "reward", "terminated", "truncated", "autoreset", "final_observation")
+
+
+class Worker:
+    """A group of environments and what a worker does with each command.
+
+    It knows neither pipes nor signals, so the caller's process runs it as well.
+
+    Args:
+        env_fns: The functions.
+        construction: Everything else.
+    """
+
+    def __init__(self, env_fns: Sequence[Callable[[], Any]], construction: Construction) -> None:
+        self.index_range = construction.indices
+        if construction.inner_env_cls is None:
+            self.group: EnvGroup | VectorEnvGroup = EnvGroup(
+                env_fns, construction.indices, construction.settings
+            )
+        else:
+            self.group = VectorEnvGroup(
+                construction.inner_env_cls,
+                env_fns,
+                construction.indices,
+                construction.settings,
+                construction.inner_env_kwargs,
+            )
+
+    def attach(self, arrays: dict[str, np.ndarray], worker: int) -> None:
+        """Work on this worker's rows of a block from now on."""
+        rows = slice(self.index_range.start, self.index_range.stop)
+        self.words = memoryview(arrays["control"][worker])
+        self._action = arrays["action"][rows]
+        self._outputs = [
+            GroupArrays(**{k: arrays[k][buffer, rows] for k in _OUTPUTS if k in arrays})
+            for buffer in (0, 1)
+        ]
+        self._infos = InfoWriter(self.index_range, arrays["info_data"], arrays["info_mask"])
+        self._count_scenes()
+
+    def handle(self, command: int, buffer: int, payload: Any) -> Reply:
+        """Do what the command says and return what does not fit the block.
+
+        Failures of environments are in the reply; nothing is raised for them.
+        """
+        if command == Command.STEP:
+            return self._step(buffer, payload)
+        reply = Reply()
+        try:
+            if command == Command.RESET:
+                self.group.reset(
+                    payload.rows,
+                    payload.seeds,
+                    payload.options,
+                    self._outputs[buffer],
+                    self._infos,
+                )
+                self._finish_infos(buffer, reply)
+            elif command == Command.CALL:
+                reply.results = self.group.call(*payload)
+            elif command == Command.SET_ATTR:
+                self.group.set_attr(*payload)
+            elif command == Command.CLOSE:
+                reply.failures = [Failure.of(failure, "close") for failure in self.group.close()]
+        except Exception as error:
+            self._fail(error, command, reply)
+        self._count_scenes()
+        reply.notices = self.group.notices.take()
+        return reply
+
+    def _step(self, buffer: int, columns: Any) -> Reply:
+        reply = Reply()
+        try:
+            if columns is not None:
+                self._infos.follow(columns)
+            # a copy, since environments may keep views of their action
+            self.group.step(self._action.copy(), self._outputs[buffer], self._infos)
+            self._finish_infos(buffer, reply)
+        except Exception as error:
+            self._fail(error, Command.STEP, reply)
+        if self.group.notices.pending:
+            reply.notices = self.group.notices.take()
+        self.words[Word.ENV_STEPS] = self.group.env_steps
+        return reply
+
+    def _fail(self, error: Exception, command: int, reply: Reply) -> None:
+        self._infos.discard()
+        reply.failures.append(Failure.of(error, COMMAND_NAMES[command]))
+
+    def _finish_infos(self, buffer: int, reply: Reply) -> None:
+        self.words[Word.TOUCHED_COLUMNS], reply.entries = self._infos.finish(buffer)
+
+    def _count_scenes(self) -> None:
+        """Report the scenes of this process, if it has ever loaded the module that holds them."""
+        scenes = sys.modules.get("superdex.scenes")
+        self.words[Word.LIVE_SCENES] = 0 if scenes is None else scenes.live_scene_count()
+
+
+def run(
+    worker: int, connection: Connection, alarm: Connection, request: Signal, reply: Signal
+) -> None:
+    """Be worker number `worker` until told to close, or until the parent is gone.
+
+    Args:
+        worker: The worker's number.
+        connection: The pipe to the parent.
+        alarm: Where a byte tells the parent at once that something failed.
+        request: Woken by the parent when there is a command.
+        reply: Wakes the parent.
+    """
+    _settle_process()
+    try:
+        connection.send_bytes(b"hello")
+        built = _construct(connection)
+        if built is None:
+            return
+        try:
+            layout = _remote.loads(connection.recv_bytes())
+            with Block(layout, recv_handle(connection)) as block:
+                built.attach(block.arrays, worker)
+                connection.send_bytes(b"attached")
+                _serve(built, connection, alarm, request, reply)
+        finally:
+            built.group.close()
+    except (EOFError, ConnectionError):
+        return  # the parent gave up or is gone
+
+
+def _construct(connection: Connection) -> Worker | None:
+    """Build the worker and send what it has, or why it has nothing."""
+    built = None
+    answer: Any
+    try:
+        construction: Construction = _remote.loads(connection.recv_bytes())
+        built = Worker(_remote.loads(construction.env_fns), construction)
+        answer = built.group.spaces
+    except (TypeError, ValueError) as error:
+        answer = error  # our own words for what the caller passed
+    except (EOFError, ConnectionError):
+        raise
+    except EnvFailure as failure:
+        answer = Failure.of(failure, "construct")
+    except (Exception, SystemExit) as error:
+        answer = Failure.of(error, "construct")
+    connection.send_bytes(_remote.dumps(answer))
+    return built
+
+
+def _serve(
+    worker: Worker, connection: Connection, alarm: Connection, request: Signal, reply: Signal
+) -> None:
+    words, handle = worker.words, worker.handle
+    done = words[Word.DONE]
+    command = 0
+    while command != Command.CLOSE:
+        request.wait()
+        sequence = words[Word.SEQUENCE]
+        if sequence == done:
+            continue  # a wake-up too many
+        command = words[Word.COMMAND]
+        payload = _remote.loads(connection.recv_bytes()) if words[Word.HAS_PAYLOAD] else None
+        answer = handle(command, words[Word.BUFFER], payload)
+        message = _dump_reply(answer, worker) if answer else None
+        status = Status.OK if message is None else Status.HAS_REPLY
+        if answer.failures:
+            status |= Status.FAILED
+        words[Word.STATUS] = status
+        words[Word.DONE] = done = sequence
+        reply.release()
+        if message is not None:
+            if answer.failures:
+                alarm.send_bytes(b"!")
+            connection.send_bytes(message)
+
+
+def _dump_reply(reply: Reply, worker: Worker) -> bytes:
+    notices = worker.group.notices
+    entries = _remote.dumps_entries(
+        reply.entries, lambda message: notices.once("unpicklable info", message)
+    )
+    reply.notices += notices.take()
+    return _remote.dumps((entries, reply.notices, reply.failures, reply.results))
+
+
+def load_reply(message: bytes) -> Reply:
+    """Return the reply that `_serve` sent."""
+    entries, notices, failures, results = _remote.loads(message)
+    return Reply(_remote.loads(entries), notices, failures, results)
+
+
+def _settle_process() -> None:
+    """Make this process a good worker: a group of its own, quiet at Ctrl-C, gone with its parent."""
+    # Processes that environments start belong to the group and end with it. A terminal's Ctrl-C
+    # goes to the parent's group only.
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGINT, lambda signum, frame: None)
+    # The parent blocked it while spawning, so that Ctrl-C before this line prints no traceback.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    threading.Thread(target=_end_with_parent, name="superdex-parent-watch", daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None and parent.pid is not None
+    if hasattr(os, "pidfd_open"):
+        # not parent.join(): its pipe stays open in every process that the parent ever forked
+        with contextlib.suppress(ProcessLookupError):
+            wait([os.pidfd_open(parent.pid)])
+    else:
+        parent.join()
+    os.killpg(0, signal.SIGKILL)
