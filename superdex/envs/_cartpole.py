@@ -12,7 +12,7 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from superdex.envs._config import SceneEnvCfg
-from superdex.envs._model_env import ModelEnv
+from superdex.envs._model_env import ModelEnv, unbounded
 from superdex.envs._scene_env import (
     Info,
     RewardTerms,
@@ -101,9 +101,11 @@ class CartPoleEnv(ModelEnv):
         self, cfg: CartPoleEnvCfg | Mapping[str, Any] | None = None, **overrides: Any
     ) -> None:
         super().__init__(cfg, **overrides)
-        anything = Box(-np.inf, np.inf, (1,), np.float32)
         self._setup_observation_space(
-            angular_vel=anything, linear_vel=anything, position=anything, vertical_ang=anything
+            angular_vel=unbounded(1),
+            linear_vel=unbounded(1),
+            position=unbounded(1),
+            vertical_ang=unbounded(1),
         )
         self._setup_action_space(force=Box(-1.0, 1.0, (1,), np.float32))
         self._load_model(

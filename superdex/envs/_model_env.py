@@ -8,9 +8,20 @@ from importlib.resources import files
 from typing import Any
 
 import mujoco
+import numpy as np
+from gymnasium.spaces import Box
 
 from superdex.envs._scene_env import SceneEnv
 from superdex.scenes import MujocoScene
+
+
+# Finite, so that nobody who scales by the bounds meets an infinity, and never exceeded.
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+def unbounded(*shape: int) -> Box:
+    """Return a box for float32 numbers of any size."""
+    return Box(-_LARGEST, _LARGEST, shape, np.float32)
 
 
 class ModelEnv(SceneEnv):
