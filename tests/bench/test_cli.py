@@ -1,0 +1,212 @@
+"""The command line, from arguments to exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import gymnasium
+import imageio_ffmpeg
+import pytest
+
+import superdex
+from superdex.bench import SweepRow, measure
+from superdex.bench.cli import main
+
+BENCH = ["bench", "--env", "Pendulum-v1", "--min_time", "0", "--min_iterations", "3"]
+ONE_BY_TWO = ["--num_workers", "1", "--num_envs_per_worker", "1,2"]
+
+
+def test_version_is_the_packages(capsys):
+    """The command says which version it is."""
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"superdex {superdex.__version__}\n"
+
+
+@pytest.mark.parametrize("command", [[], ["bench"], ["envs"], ["run"]])
+def test_help_is_there_for_every_command(command: list[str], capsys):
+    """--help explains and ends well."""
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--help"])
+    assert ended.value.code == 0
+    assert "usage: superdex" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "required: COMMAND"),
+        (["bench"], "one of the arguments --env --all is required"),
+        (["bench", "--env", "cart_pole", "--all"], "not allowed with argument"),
+        (["bench", "--env", ""], "expected names separated by commas"),
+        (["bench", "--env", "cart_pol"], "Did you mean 'cart_pole'?"),
+        (["bench", "--env", "CartPole-v1"], "BoxSpaces"),
+        ([*BENCH, "--num_workers", "0"], "whole numbers of at least 1"),
+        ([*BENCH, "--num_workers", ""], "whole numbers of at least 1"),
+        ([*BENCH, "--num_workers", "1,two"], "whole numbers of at least 1"),
+        ([*BENCH, "--num_envs_per_worker", "-1"], "whole numbers of at least 1"),
+        ([*BENCH, "--num_workers", "1,1"], "each value once"),
+        ([*BENCH, "--max_time", "-3"], "max_time must be a number of seconds"),
+        ([*BENCH, "--min_time", "3", "--max_time", "2"], "min_time must not exceed max_time"),
+        ([*BENCH, "--write_to_file", "no/such/folder/x.json"], "does not exist"),
+        ([*BENCH, "--plot", "x.bmp"], "A heat map ends in"),
+        (["run", "cart_pol"], "Did you mean 'cart_pole'?"),
+        (["run", "cart_pole", "--num_episodes", "0"], "whole number of at least 1"),
+        (["run", "cart_pole", "--seed", "-1"], "whole number, 0 or more"),
+        (["run", "cart_pole", "--video", "x.gif"], "A video ends in"),
+        (["run", "cart_pole", "--video", "no/such/folder/x.mp4"], "does not exist"),
+    ],
+)
+def test_bad_input_is_refused_with_code_2(arguments: list[str], message: str, capsys, monkeypatch):
+    """Nothing is measured, nothing is printed as a result, and the message says what is wrong."""
+
+    def not_called(*_args: object) -> SweepRow:
+        raise AssertionError("a measurement was started")
+
+    monkeypatch.setattr("superdex.bench._command_bench.measure", not_called)
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert message in printed.err
+
+
+def test_bench_prints_a_table_and_writes_both_files(tmp_path, capsys):
+    """The table goes to standard output, what was written to standard error."""
+    json_path, picture = tmp_path / "sweep.json", tmp_path / "sweep.png"
+    code = main([*BENCH, *ONE_BY_TWO, "--write_to_file", str(json_path), "--plot", str(picture)])
+    printed = capsys.readouterr()
+    assert code == 0
+    assert "Control" in printed.out
+    assert "Best: " in printed.out
+    assert str(json_path) in printed.err.replace("\n", "")
+    written = json.loads(json_path.read_text())
+    assert written.keys() == {"machine", "versions", "commit", "settings", "rows"}
+    assert [row["num_envs"] for row in written["rows"]] == [1, 2]
+    assert [row["vectorized"] for row in written["rows"]] == [False, True]
+    assert written["versions"]["gymnasium"] == gymnasium.__version__
+    assert picture.stat().st_size > 0
+
+
+def test_failed_case_is_shown_and_gives_code_1(monkeypatch, capsys):
+    """The other cases are measured and shown all the same."""
+
+    def fails_when_bare(case, settings):
+        if case.is_bare:
+            return SweepRow(case, error="LookupError: lost the ball")
+        return measure(case, settings)
+
+    monkeypatch.setattr("superdex.bench._command_bench.measure", fails_when_bare)
+    code = main([*BENCH, *ONE_BY_TWO])
+    printed = capsys.readouterr().out
+    assert code == 1
+    assert "Failed (1 × 1): LookupError: lost the ball" in printed
+    assert "Best: 1 worker × 2 environments" in printed
+
+
+def test_interrupted_sweep_keeps_what_was_measured(monkeypatch, tmp_path, capsys):
+    """After Ctrl-C the rows so far are shown and written, and the code is 130."""
+
+    def interrupted_after_the_first(case, settings):
+        if not case.is_bare:
+            raise KeyboardInterrupt
+        return measure(case, settings)
+
+    monkeypatch.setattr("superdex.bench._command_bench.measure", interrupted_after_the_first)
+    path = tmp_path / "sweep.json"
+    code = main([*BENCH, *ONE_BY_TWO, "--write_to_file", str(path)])
+    printed = capsys.readouterr()
+    assert code == 130
+    assert "Interrupted after 1 of 2 cases" in printed.err
+    assert "Best: the bare environment" in printed.out
+    assert len(json.loads(path.read_text())["rows"]) == 1
+
+
+def test_progress_is_silent_without_a_terminal():
+    """In a log there is the table, and nothing else."""
+    done = subprocess.run(
+        [sys.executable, "-m", "superdex.bench.cli", *BENCH, "--num_workers=1"]
+        + ["--num_envs_per_worker=1"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert "\x1b" not in done.stdout
+
+
+def test_envs_lists_ids_sizes_and_descriptions(capsys):
+    """Every environment has a line with the sizes that its documentation states."""
+    assert main(["envs"]) == 0
+    lines = {
+        cells[0]: cells
+        for line in capsys.readouterr().out.splitlines()
+        if "superdex_gym/" in line
+        for cells in [[cell.strip() for cell in line.strip("│").split("│")]]
+    }
+    sizes = {env_id: (cells[2], cells[3]) for env_id, cells in lines.items()}
+    assert sizes == {
+        "superdex_gym/CartPole-v0": ("4", "1"),
+        "superdex_gym/CartPoleActuateOnPole-v0": ("4", "1"),
+        "superdex_gym/HalfCheetah-v0": ("17", "6"),
+        "superdex_gym/HalfCheetahFullObservation-v0": ("18", "6"),
+        "superdex_gym/Ant-v0": ("81", "8"),
+        "superdex_gym/AntFullObservation-v0": ("83", "8"),
+        "superdex_gym/AntNoContact-v0": ("27", "8"),
+        "superdex_gym/AntRotationVector-v0": ("80", "8"),
+    }
+    assert lines["superdex_gym/CartPole-v0"][1] == "cart_pole"
+    assert lines["superdex_gym/CartPole-v0"][4]
+
+
+def test_run_prints_return_length_and_reason(capsys):
+    """Each episode has a line, and a seed gives the same lines again."""
+    arguments = ["run", "cart_pole", "--num_episodes", "2", "--seed", "3"]
+    assert main(arguments) == 0
+    first = capsys.readouterr().out
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == first
+    assert first.startswith("episode 0: return ")
+    assert first.count("Pole angle exceeded threshold") == 2
+
+
+def test_run_cuts_off_an_episode_without_an_end(capsys):
+    """An episode that goes on and on is ended, and that is said."""
+    assert main(["run", "Pendulum-v1", "--max_steps", "5"]) == 0
+    assert "length 5, cut off after 5 steps" in capsys.readouterr().out
+
+
+def test_run_records_a_video_of_all_frames(tmp_path, capsys):
+    """The video has a frame for each reset and each step."""
+    path = tmp_path / "out.mp4"
+    assert main(["run", "cart_pole", "--max_steps", "6", "--seed", "0", "--video", str(path)]) == 0
+    num_frames, _ = imageio_ffmpeg.count_frames_and_secs(path)
+    assert num_frames == 1 + 6
+
+
+def test_run_without_the_video_packages_names_the_extra(monkeypatch, tmp_path, capsys):
+    """Who lacks them is told what to install, before anything runs."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "cart_pole", "--video", str(tmp_path / "out.mp4")])
+    assert ended.value.code == 2
+    assert "superdex-vector[video]" in capsys.readouterr().err
+
+
+def test_environment_that_cannot_draw_gets_a_hint(monkeypatch, tmp_path, capsys):
+    """The error is shown with the setting that usually helps."""
+
+    def cannot_draw(self: gymnasium.Env) -> None:
+        raise RuntimeError("no OpenGL here")
+
+    monkeypatch.setattr("superdex.envs.CartPoleEnv.render", cannot_draw)
+    assert main(["run", "cart_pole", "--video", str(tmp_path / "out.mp4")]) == 1
+    printed = capsys.readouterr().err
+    assert "no OpenGL here" in printed
+    assert "MUJOCO_GL=egl" in printed

@@ -1,0 +1,56 @@
+"""From names to environments."""
+
+import sys
+
+import pytest
+
+from superdex.bench._names import find_spec, short_names, superdex_ids
+
+
+def test_short_names_are_ids_in_snake_case():
+    """The names in the documentation mean the environments of those names."""
+    names = short_names()
+    assert names["cart_pole"] == "superdex_gym/CartPole-v0"
+    assert names["half_cheetah"] == "superdex_gym/HalfCheetah-v0"
+    assert names["ant_no_contact"] == "superdex_gym/AntNoContact-v0"
+    assert sorted(names.values()) == sorted(superdex_ids())
+
+
+@pytest.mark.parametrize("name", ["cart_pole", "superdex_gym/CartPole-v0"])
+def test_short_name_and_id_mean_the_same(name: str):
+    """Either spelling gives the one specification."""
+    assert find_spec(name).id == "superdex_gym/CartPole-v0"
+
+
+def test_module_before_the_colon_is_imported_first(tmp_path, monkeypatch):
+    """An environment that a module registers is found through that module."""
+    (tmp_path / "registering_module.py").write_text(
+        "import gymnasium\n"
+        "gymnasium.register('FromModule-v0', entry_point='registering_module:Nothing')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        assert find_spec("registering_module:FromModule-v0").id == "FromModule-v0"
+    finally:
+        sys.modules.pop("registering_module", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestion"),
+    [
+        ("cart_pol", "Did you mean 'cart_pole'?"),
+        ("Pendulm-v1", "Did you mean 'Pendulum-v1'?"),
+        ("superdex_gym/Cartpole-v0", "Did you mean 'superdex_gym/CartPole-v0'?"),
+    ],
+)
+def test_unknown_name_suggests_the_nearest(name: str, suggestion: str):
+    """A typing error is answered with what was probably meant."""
+    with pytest.raises(ValueError, match="There is no environment") as caught:
+        find_spec(name)
+    assert suggestion in str(caught.value)
+
+
+def test_unknown_module_is_named():
+    """A module that isn't there is told apart from an id that isn't."""
+    with pytest.raises(ValueError, match="No module named 'no_such_module'"):
+        find_spec("no_such_module:Pendulum-v1")

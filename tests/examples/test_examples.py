@@ -1,0 +1,44 @@
+"""Every example runs as a newcomer runs it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+SMALL: dict[str, tuple[list[str], str]] = {
+    "quickstart.py": (
+        ["--num_envs=20", "--num_envs_per_worker=10", "--num_steps=40"],
+        "episodes ended: Pole angle exceeded threshold",
+    ),
+    "custom_env.py": (
+        ["--num_envs=12", "--num_steps=150"],
+        "came to rest over the target",
+    ),
+    "vectorized_run.py": (["--num_envs=7", "--num_steps=80"], "episodes: True"),
+    "sweep.py": (["--seconds=0.1", "--folder=."], "HybridVectorEnv("),
+}
+
+
+def test_every_example_is_run():
+    """A new example can't be forgotten here."""
+    assert sorted(SMALL) == sorted(path.name for path in EXAMPLES.glob("*.py"))
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_example_runs(name: str, tmp_path):
+    """It ends well, says what it promises and prints no warning."""
+    arguments, expected = SMALL[name]
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / name, *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert expected in done.stdout
+    assert "Warning" not in done.stderr
