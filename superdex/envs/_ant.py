@@ -62,7 +62,7 @@ class AntEnvCfg(SceneEnvCfg):
     healthy_reward: float = 1.0
     ctrl_cost_weight: float = 0.5
     contact_cost_weight: float = 5e-4
-    healthy_z_range: tuple[float, float] = (0.2, 1.0)
+    healthy_z_range: tuple[float, float] = (0.28, 1.0)
 
     def __post_init__(self) -> None:
         """Check every value.
@@ -122,8 +122,8 @@ class AntEnv(ModelEnv):
     of each leg), about the ant's centre of mass in world axes, clipped to ±1 Nm and ±1 N.
 
     Variants: `full_observation` adds `position` (2,) on the floor in m (83,); without
-    `observe_contacts` the wrenches are left out (27,); with `use_rotation_vector` the orientation is
-    a rotation vector (3,) in rad (80,).
+    `observe_contacts` the wrenches are left out (27,); with `use_rotation_vector` the orientation
+    is a rotation vector (3,) in rad (80,).
 
     Action (8,): the `torque` of hip and ankle of the legs front left, back left, back right and
     front right, as shares of the largest. Reward terms, weighted as in Gymnasium's Ant (Schulman
@@ -180,7 +180,7 @@ class AntEnv(ModelEnv):
             spec.option.gravity = np.zeros(3)
         if not self.cfg.use_damping:
             for joint in spec.joints:
-                joint.damping = 0.0
+                joint.damping[:] = 0.0
         if self.cfg.use_low_friction or self.cfg.use_high_friction:
             friction = _LOW_FRICTION if self.cfg.use_low_friction else _HIGH_FRICTION
             # A contact takes the larger coefficient of its two sides: floor and foot change both.

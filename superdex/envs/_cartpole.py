@@ -124,7 +124,7 @@ class CartPoleEnv(ModelEnv):
             spec.option.gravity = np.zeros(3)
         if not self.cfg.use_damping:
             for joint in spec.joints:
-                joint.damping = 0.0
+                joint.damping[:] = 0.0
         if self.cfg.free_pole:
             spec.joint("hinge").limited = mujoco.mjtLimited.mjLIMITED_FALSE
 

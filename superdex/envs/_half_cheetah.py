@@ -127,7 +127,7 @@ class HalfCheetahEnv(ModelEnv):
             spec.option.gravity = np.zeros(3)
         if not self.cfg.use_rest_springs:
             for joint in spec.joints:
-                joint.stiffness = 0.0
+                joint.stiffness[:] = 0.0
 
     def _reset_scene(self) -> None:
         agent, scale = self._agent, self.cfg.reset_noise_scale

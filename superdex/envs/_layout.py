@@ -65,8 +65,8 @@ class BoxLayout:
             layout = cls._known[key] = cls(boxes)
         return layout
 
-    def space(self) -> Box:
-        """Return a new flat space, so that each environment samples from a generator of its own."""
+    def space(self) -> Any:
+        """Return a new flat `Box`: each environment samples from a generator of its own."""
         return Box(self.low, self.high, dtype=self.dtype.type)
 
     def flatten(self, structured: Mapping[str, Any]) -> NDArray[Any]:

@@ -14,7 +14,6 @@ from gymnasium.spaces import Box
 from superdex.envs._scene_env import SceneEnv
 from superdex.scenes import MujocoScene
 
-
 # Finite, so that nobody who scales by the bounds meets an infinity, and never exceeded.
 _LARGEST = float(np.finfo(np.float32).max)
 

@@ -451,6 +451,11 @@ class SceneEnv(gym.Env[Observation, Action]):
         return self._action_layout.to_structured(action, "The action")
 
     @property
+    def scene_name(self) -> str | None:
+        """The name that the scene was loaded under; None without `_load_scene`."""
+        return self._scene_name
+
+    @property
     def timings(self) -> dict[str, PhaseTiming]:
         """Phase → calls and seconds so far; empty without `profile=True`."""
         return {} if self._stopwatch is None else dict(self._stopwatch.phases)

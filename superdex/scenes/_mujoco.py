@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from superdex.scenes._drawing import Camera, Drawing
 
 _SIGNATURE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
-# Of a step, relative: how far dt may be from a whole number of timesteps (1/60 is no binary number).
+# How far dt may be from a whole number of timesteps, as a share: 1/60 is no binary number.
 _TIMESTEP_TOLERANCE = 1e-6
 # One sequence for all scenes of the process: a handle of another scene is never taken for an own.
 _next_handle = itertools.count(1).__next__
@@ -263,14 +263,13 @@ class MujocoScene:
 
     def _field_view(self, name: str) -> NDArray[Any]:
         """Return the live view of one `MjData` array field."""
-        view = getattr(self.data, name, None)
-        is_field = isinstance(view, np.ndarray)
-        if is_field and view.size == 0:
+        view: Any = getattr(self.data, name, None)
+        if isinstance(view, np.ndarray) and view.size == 0:
             # Empty in this model, or in the arena, whose arrays come and go with each step.
             from mujoco.batch import DATA_FIELDS
 
-            is_field = name in DATA_FIELDS
-        if not is_field:
+            view = view if name in DATA_FIELDS else None
+        if not isinstance(view, np.ndarray):
             raise ValueError(
                 f"fields must name array fields of MjData that exist between steps, got {name!r}"
             )
