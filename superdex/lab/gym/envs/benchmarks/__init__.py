@@ -1,0 +1,3 @@
+"""The built-in benchmark environments."""
+
+__all__: list[str] = []

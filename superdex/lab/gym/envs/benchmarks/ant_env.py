@@ -1,0 +1,5 @@
+"""An ant that walks."""
+
+from superdex.envs import AntEnv, AntEnvCfg
+
+__all__ = ["AntEnv", "AntEnvCfg"]
