@@ -48,7 +48,7 @@ def test_all_is_the_importable_surface(name: str):
         for attribute, value in vars(module).items()
         if not attribute.startswith("_")
         and not isinstance(value, ModuleType)
-        and str(getattr(value, "__module__", "")).startswith("superdex")
+        and f"{getattr(value, '__module__', '')}.".startswith(f"{name}.")
     }
     assert own <= set(named)
 

@@ -23,16 +23,14 @@ def execute() -> int:
         console.width = _WIDTH_WITHOUT_TERMINAL
     names = {env_id: name for name, env_id in short_names().items()}
     table = Table()
-    table.add_column("Id", no_wrap=True)
-    table.add_column("Short name", no_wrap=True)
-    table.add_column("Observation", justify="right")
-    table.add_column("Action", justify="right")
+    table.add_column("Id and short name", no_wrap=True)
+    table.add_column("Obs", justify="right")
+    table.add_column("Act", justify="right")
     table.add_column("Description")
     for env_id in superdex_ids():
         with gymnasium.make(env_id, disable_env_checker=True) as env:
             table.add_row(
-                env_id,
-                names.get(env_id, ""),
+                f"{env_id}\n{names.get(env_id, '')}",
                 _size(env.observation_space),
                 _size(env.action_space),
                 _describe(env),
@@ -50,4 +48,4 @@ def _describe(env: gymnasium.Env[object, object]) -> str:
     first = (inspect.getdoc(type(env.unwrapped)) or "").partition("\n")[0]
     settings = env.spec.kwargs if env.spec is not None else {}
     changed = ", ".join(f"{name}={value!r}" for name, value in settings.items())
-    return f"{first} ({changed})" if changed else first
+    return f"{first}\n{changed}" if changed else first

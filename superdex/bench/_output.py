@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import math
 import os
 import tempfile
 from collections.abc import Iterator
@@ -98,6 +99,7 @@ def _draw_panel(
     panel: Axes, report: SweepReport, env_id: str, workers: list[int], per_worker: list[int]
 ) -> None:
     from matplotlib.patches import Rectangle
+    from matplotlib.ticker import EngFormatter
 
     rows = {
         (row.case.num_workers, row.case.num_envs_per_worker): row for row in report.rows_of(env_id)
@@ -143,22 +145,23 @@ def _draw_panel(
     panel.set_yticks(range(len(workers)), [str(count) for count in workers])
     panel.set_xlabel("environments per worker")
     panel.set_ylabel("workers")
-    panel.figure.colorbar(image, ax=panel, format=_short, label="control FPS")
+    panel.figure.colorbar(image, ax=panel, format=EngFormatter(), label="control FPS")
 
 
 def _label(row: SweepRow, *, is_best: bool) -> str:
     if row.control_fps is None:
         return "failed"
-    note = "\nbest" if is_best else "\nbare loop" if row.case.is_bare else ""
-    return _short(row.control_fps) + note
+    notes = ["best"] * is_best + ["bare loop"] * row.case.is_bare
+    return "\n".join([_short(row.control_fps), *notes])
 
 
-def _short(number: float, _position: int | None = None) -> str:
+def _short(number: float) -> str:
     """Return three digits and a unit, such as 71.2 k."""
-    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for unit, name in ((1e6, " M"), (1e3, " k"), (1.0, "")):
         if number >= unit:
-            return f"{number / unit:.3g} {name}"
-    return f"{number:.3g}"
+            digits = max(0, 2 - int(math.log10(number / unit)))
+            return f"{number / unit:.{digits}f}{name}"
+    return f"{number:.2g}"
 
 
 def _caption(report: SweepReport) -> str:

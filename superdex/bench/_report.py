@@ -154,9 +154,18 @@ class SweepReport:
         """Return the rows of one environment."""
         return tuple(row for row in self.rows if row.case.env_id == env_id)
 
-    def best(self, env_id: str) -> SweepRow | None:
-        """Return the row with the most environment steps per second, or None if all failed."""
-        measured = [row for row in self.rows_of(env_id) if row.measurement]
+    def best(self, env_id: str, *, vectorized: bool = False) -> SweepRow | None:
+        """Return the row with the most environment steps per second, or None if all failed.
+
+        Args:
+            env_id: The environment's id.
+            vectorized: Leave the bare environment out.
+        """
+        measured = [
+            row
+            for row in self.rows_of(env_id)
+            if row.measurement and not (vectorized and row.case.is_bare)
+        ]
         return max(measured, key=lambda row: row.control_fps or 0.0, default=None)
 
     def to_dict(self) -> dict[str, Any]:

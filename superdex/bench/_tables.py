@@ -62,26 +62,38 @@ def _render_failures(report: SweepReport, env_id: str) -> list[Text]:
 
 def _render_verdict(report: SweepReport, env_id: str) -> Text:
     best = report.best(env_id)
-    if best is None or best.measurement is None:
+    if best is None:
         return Text(f"No split of {env_id} could be measured.", style="red")
-    case = best.case
-    split = (
-        "the bare environment, without a vectorizer"
-        if case.is_bare
-        else f"{case.num_workers} {_plural(case.num_workers, 'worker')} × "
-        f"{case.num_envs_per_worker} {_plural(case.num_envs_per_worker, 'environment')}"
-    )
-    bare = next((row for row in report.rows_of(env_id) if row.case.is_bare), None)
-    gain = ""
-    if bare is not None and bare.measurement is not None and bare is not best:
-        ratio = best.measurement.control_fps / bare.measurement.control_fps
-        gain = f", {ratio:.3g} × the bare environment"
-    return Text.assemble(
-        ("Best: ", "bold"),
-        f"{split}, at {best.measurement.control_fps:,.0f} env steps per second{gain}:\n    ",
-        (case.code, "cyan"),
-    )
+    verdict = Text()
+    if best.case.is_bare:
+        verdict.append("Best: ", style="bold")
+        verdict.append(f"the bare environment, without a vectorizer, at {_speed(best)}:\n")
+        verdict.append(f"    {best.case.code}", style="cyan")
+    split = report.best(env_id, vectorized=True)
+    if split is not None:
+        if verdict:
+            verdict.append("\n")
+        bare = next((row for row in report.rows_of(env_id) if row.case.is_bare), None)
+        verdict.append("Best split into workers: " if best.case.is_bare else "Best: ", style="bold")
+        verdict.append(f"{_describe_split(split)}, at {_speed(split)}{_gain(split, bare)}:\n")
+        verdict.append(f"    {split.case.code}", style="cyan")
+    return verdict
 
 
-def _plural(count: int, noun: str) -> str:
-    return noun if count == 1 else f"{noun}s"
+def _describe_split(row: SweepRow) -> str:
+    workers, per_worker = row.case.num_workers, row.case.num_envs_per_worker
+    return f"{_count(workers, 'worker')} × {_count(per_worker, 'environment')}"
+
+
+def _speed(row: SweepRow) -> str:
+    return f"{row.control_fps:,.0f} env steps per second"
+
+
+def _gain(row: SweepRow, bare: SweepRow | None) -> str:
+    if row.control_fps is None or bare is None or bare.control_fps is None:
+        return ""
+    return f", {row.control_fps / bare.control_fps:.3g} × the bare environment"
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -93,7 +93,15 @@ def test_table_names_the_best_split_and_its_code():
     text = shown(row(1, 1, env_steps=10), row(2, 3, env_steps=50))
     assert "Best: 2 workers × 3 environments, at 25 env steps per second" in text
     assert "5 × the bare environment" in text
+    assert "Best split" not in text
     assert "HybridVectorEnv([lambda: gymnasium.make(" in text
+
+
+def test_bare_environment_that_wins_does_not_hide_the_best_split():
+    """Who asks for a split is told the best one, also where no split pays."""
+    text = shown(row(1, 1, env_steps=50), row(2, 3, env_steps=10), row(2, 9, env_steps=20))
+    assert "Best: the bare environment, without a vectorizer, at 25 env steps" in text
+    assert "Best split into workers: 2 workers × 9 environments, at 10 env steps" in text
 
 
 def test_table_shows_failures_once_with_their_splits():
