@@ -14,6 +14,7 @@ rewards differ by 1e-4. So the fields that are read before a step are saved with
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -253,7 +254,7 @@ class MujocoScene:
     def _count_substeps(self, dt: float) -> int:
         """Return how many timesteps `dt` is, remembered for the next call."""
         timestep = self._timestep
-        count = round(dt / timestep) if dt > 0 else 0
+        count = round(dt / timestep) if 0 < dt < math.inf else 0
         if count < 1 or abs(dt / timestep - count) > _TIMESTEP_TOLERANCE * count:
             raise ValueError(
                 f"dt must be a whole number of the model's timesteps of {timestep:g} s, got {dt:g}"
