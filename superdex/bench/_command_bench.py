@@ -78,13 +78,13 @@ def execute(job: Job) -> int:
         )
     if rows:
         report = to_report(job.settings, rows)
-        output.print(render_report(report))
+        output.print(render_report(report), crop=False)
         if job.json_path is not None:
             write_json(report, job.json_path)
-            errors.print(f"Wrote {job.json_path}")
+            errors.print(f"Wrote {job.json_path}", soft_wrap=True)
         if job.picture_path is not None:
             write_heat_map(report, job.picture_path)
-            errors.print(f"Wrote {job.picture_path}")
+            errors.print(f"Wrote {job.picture_path}", soft_wrap=True)
     if interrupted:
         return 130
     return 1 if any(row.error is not None for row in rows) else 0

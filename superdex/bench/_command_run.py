@@ -84,7 +84,8 @@ def execute(job: Job) -> int:
             for episode in range(job.num_episodes):
                 total, length, reason = _run_episode(env, job, episode, keep)
                 progress.advance(task)
-                output.print(f"episode {episode}: return {total:.3f}, length {length}, {reason}")
+                line = f"episode {episode}: return {total:.3f}, length {length}, {reason}"
+                output.print(line, soft_wrap=True)
     except RenderingFailed as failure:
         errors.print(f"The environment could not draw itself: {failure}", style="red")
         errors.print(
@@ -93,7 +94,7 @@ def execute(job: Job) -> int:
         )
         return 1
     if job.video is not None:
-        errors.print(f"Wrote {job.video}")
+        errors.print(f"Wrote {job.video}", soft_wrap=True)
     return 0
 
 

@@ -12,11 +12,11 @@ _MIB = 1024 * 1024
 
 
 def render_report(report: SweepReport) -> RenderableType:
-    """Return tables, failures and verdicts of all environments."""
+    """Return tables, failures and verdicts of all environments; print it without cropping."""
     parts: list[RenderableType] = []
     for env_id in report.env_ids:
         parts += [_render_table(report, env_id), *_render_failures(report, env_id)]
-        parts += [_render_verdict(report, env_id), Text()]
+        parts += [*_render_verdict(report, env_id), Text()]
     return Group(*parts[:-1])
 
 
@@ -60,24 +60,25 @@ def _render_failures(report: SweepReport, env_id: str) -> list[Text]:
     ]
 
 
-def _render_verdict(report: SweepReport, env_id: str) -> Text:
-    best = report.best(env_id)
+def _render_verdict(report: SweepReport, env_id: str) -> list[Text]:
+    best, split = report.best(env_id), report.best(env_id, vectorized=True)
     if best is None:
-        return Text(f"No split of {env_id} could be measured.", style="red")
-    verdict = Text()
+        return [Text(f"No split of {env_id} could be measured.", style="red")]
+    lines = []
     if best.case.is_bare:
-        verdict.append("Best: ", style="bold")
-        verdict.append(f"the bare environment, without a vectorizer, at {_speed(best)}:\n")
-        verdict.append(f"    {best.case.code}", style="cyan")
-    split = report.best(env_id, vectorized=True)
+        bare = f"the bare environment, without a vectorizer, at {_speed(best)}:"
+        lines += [Text.assemble(("Best: ", "bold"), bare), _render_code(best)]
     if split is not None:
-        if verdict:
-            verdict.append("\n")
-        bare = next((row for row in report.rows_of(env_id) if row.case.is_bare), None)
-        verdict.append("Best split into workers: " if best.case.is_bare else "Best: ", style="bold")
-        verdict.append(f"{_describe_split(split)}, at {_speed(split)}{_gain(split, bare)}:\n")
-        verdict.append(f"    {split.case.code}", style="cyan")
-    return verdict
+        heading = "Best split into workers: " if best.case.is_bare else "Best: "
+        bare_row = next((row for row in report.rows_of(env_id) if row.case.is_bare), None)
+        what = f"{_describe_split(split)}, at {_speed(split)}{_gain(split, bare_row)}:"
+        lines += [Text.assemble((heading, "bold"), what), _render_code(split)]
+    return lines
+
+
+def _render_code(row: SweepRow) -> Text:
+    """Return the code on one line, however long, so that it can be copied."""
+    return Text(f"    {row.case.code}", style="cyan", no_wrap=True, overflow="ignore")
 
 
 def _describe_split(row: SweepRow) -> str:

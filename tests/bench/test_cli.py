@@ -83,7 +83,7 @@ def test_bench_prints_a_table_and_writes_both_files(tmp_path, capsys):
     assert code == 0
     assert "Control" in printed.out
     assert "Best: " in printed.out
-    assert str(json_path) in printed.err.replace("\n", "")
+    assert f"Wrote {json_path}" in printed.err
     written = json.loads(json_path.read_text())
     assert written.keys() == {"machine", "versions", "commit", "settings", "rows"}
     assert [row["num_envs"] for row in written["rows"]] == [1, 2]
