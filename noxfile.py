@@ -47,4 +47,6 @@ def docs(session: nox.Session) -> None:
 def bench(session: nox.Session) -> None:
     """Time the hot path; ``python benchmarks/rivals.py`` compares it with other vectorizers."""
     session.install(".[test]")
-    session.run("pytest", "benchmarks", "--timeout=0", "-p", "no:faulthandler", *session.posargs)
+    session.run(
+        "pytest", "benchmarks", "--timeout=0", "-o", "faulthandler_timeout=0", *session.posargs
+    )

@@ -14,7 +14,7 @@ import multiprocessing
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from typing import Any
@@ -246,6 +246,10 @@ class StableBaselines(Contender):
         self._vector.close()
 
 
+def _make_with_infos(field: Field) -> Contender:
+    return Hybrid(replace(field, task=TASKS[field.task.name + "i"]), copy=True)
+
+
 def _make_sync(field: Field) -> Contender:
     return NextStep(gymnasium.vector.SyncVectorEnv(field.env_fns), field)
 
@@ -276,14 +280,15 @@ class EnvPool(NextStep):
 
 
 CONTENDERS: dict[str, tuple[str, Callable[[Field], Contender]]] = {
-    "bare": ("bare loop, one process", BareLoop),
-    "bare2": ("two free-running bare loops", FreeLoops),
-    "ours": ("HybridVectorEnv", lambda field: Hybrid(field, copy=True)),
-    "ours_view": ("HybridVectorEnv, copy=False", lambda field: Hybrid(field, copy=False)),
-    "sync": ("gymnasium SyncVectorEnv", _make_sync),
-    "async": ("gymnasium AsyncVectorEnv", _make_async),
+    "bare": ("bare loop", BareLoop),
+    "bare2": ("two free-running loops", FreeLoops),
+    "ours": ("ours: HybridVectorEnv", lambda field: Hybrid(field, copy=True)),
+    "ours_view": ("ours, copy=False", lambda field: Hybrid(field, copy=False)),
+    "ours_infos": ("ours, two infos", _make_with_infos),
+    "sync": ("SyncVectorEnv", _make_sync),
+    "async": ("AsyncVectorEnv", _make_async),
     "sb3": ("SB3 SubprocVecEnv", StableBaselines),
-    "envpool": ("EnvPool, C++ environment", _make_envpool),
+    "envpool": ("EnvPool (C++)", _make_envpool),
 }
 
 _PROCESS_EACH = ("async", "sb3")
@@ -297,6 +302,8 @@ def why_not(name: str, field: Field, max_processes: int) -> str | None:
         return f"{module} is not installed"
     if name in _PROCESS_EACH and field.num_envs > max_processes:
         return f"{field.num_envs} processes exceed --max_processes {max_processes}"
+    if name == "ours_infos" and field.task.name + "i" not in TASKS:
+        return "the task has no version with infos"
     if name == "envpool" and field.task.envpool_id is None:
         return "it has no such environment"
     return None

@@ -26,7 +26,9 @@ from contenders import CONTENDERS, Contender, Field, why_not
 from superdex.bench import describe_commit, describe_machine, describe_versions
 from tasks import TASKS
 
-_BASES = ("bare", "bare2")
+# What ratios are taken to. The machine's limit is the bare loop times the cores in use.
+_LIMIT = "limit"
+_BASES = ("bare", "bare2", "ours", _LIMIT)
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,9 @@ class Comparison:
     def ratios(self, name: str, base: str) -> list[float] | None:
         """Return rate / base's rate for each round, or None where the base did not take part.
 
-        The base "limit" is the bare loop times the cores that the contender can use.
+        The limit is the bare loop times the cores that the workers can use.
         """
-        if base == "limit":
+        if base == _LIMIT:
             ratios = self.ratios(name, "bare")
             cores = min(self.cores, self.field.num_workers)
             return None if ratios is None else [ratio / cores for ratio in ratios]
@@ -66,7 +68,7 @@ class Comparison:
                 for name in self.rates
                 if (values := self.ratios(name, base)) is not None
             }
-            for base in (*_BASES, "limit")
+            for base in _BASES
         }
         return {
             "task": self.field.task.name,
@@ -120,29 +122,31 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def render(comparison: Comparison) -> Table:
-    """Return the table of one comparison."""
+    """Return the table of one comparison: medians, with quartiles in brackets."""
     field = comparison.field
     table = Table(
         title=f"{field.task.name}, {field.task.title}: {field.num_envs} environments, "
         f"{field.num_workers} workers",
         title_justify="left",
+        caption="\n".join(
+            f"{CONTENDERS[name][0]}: {reason}" for name, reason in comparison.absent.items()
+        ),
+        caption_justify="left",
     )
-    table.add_column("Contender")
-    for heading in ("env steps/s", "of bare", "of bare2", "of bare × cores"):
+    table.add_column("Contender", no_wrap=True)
+    for heading in ("env steps/s", *(f"of {base}" for base in _BASES)):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, rates in comparison.rates.items():
         cells = [f"{statistics.median(rates):,.0f}"]
-        for base in (*_BASES, "limit"):
+        for base in _BASES:
             ratios = comparison.ratios(name, base)
             if ratios is None:
                 cells.append("–")
                 continue
             first, median, third = quartiles(ratios)
-            cells.append(f"{median:.3f}  [{first:.2f}, {third:.2f}]")
+            cells.append(f"{median:.3f} [{first:.2f}, {third:.2f}]")
         style = "bold" if name.startswith("ours") else None
         table.add_row(CONTENDERS[name][0], *cells, style=style)
-    for name, reason in comparison.absent.items():
-        table.add_row(CONTENDERS[name][0], "–", reason, style="dim")
     return table
 
 
@@ -152,7 +156,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     machine = describe_machine()
     console, errors = Console(highlight=False), Console(stderr=True, highlight=False)
     if not console.is_terminal:
-        console.width = 120
+        console.width = 140
     comparisons = []
     for task in arguments.tasks:
         for num_envs in arguments.num_envs:
