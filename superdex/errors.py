@@ -11,7 +11,7 @@ Each class is also a subclass of the builtin that a caller would catch anyway::
     ├── StartupError              (RuntimeError)         the workers could not be started
     ├── WorkerDied                (RuntimeError)         a worker process ended by itself
     ├── WorkerRaised              (RuntimeError)         an environment raised in its worker
-    ├── RemoteError               (Exception)            stands in for an exception that can't travel
+    ├── RemoteError               (Exception)            for an exception that can't travel
     ├── SceneMismatch             (ValueError)           two constructions under one scene name
     ├── StateCaptureUnsupported   (NotImplementedError)  a scene whose state can't be captured
     └── StaleStateError           (ValueError)           an action for a position that has passed

@@ -11,6 +11,7 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+from pathlib import Path
 from types import TracebackType
 
 import psutil
@@ -62,13 +63,14 @@ def _reserve(nbytes: int) -> int:
     if nbytes > available:
         raise MemoryError(
             f"The batch needs a block of {nbytes / 2**20:,.0f} MiB and the machine has "
-            f"{available / 2**20:,.0f} MiB available. Use fewer environments or smaller observations."
+            f"{available / 2**20:,.0f} MiB available. Use fewer environments or smaller "
+            "observations."
         )
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("superdex", os.MFD_CLOEXEC)
     else:
         fd, path = tempfile.mkstemp(prefix="superdex-")
-        os.unlink(path)
+        Path(path).unlink()
     try:
         os.ftruncate(fd, nbytes)
     except BaseException:

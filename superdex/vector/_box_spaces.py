@@ -14,9 +14,9 @@ __all__ = ["BoxSpaces"]
 class BoxSpaces(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs):
     """Flattens an environment's observation and action spaces to `Box`es.
 
-    Observations are flattened as by `gymnasium.spaces.flatten` (one-hot for `Discrete`). Actions are
-    read back leniently, so that any point of the box is an action: the largest entry chooses in a
-    `Discrete` or a `MultiDiscrete`, a `MultiBinary` entry is on from 0.5, a `Box` entry is clipped
+    Observations are flattened as by `gymnasium.spaces.flatten` (one-hot for `Discrete`). Actions
+    are read back leniently, so that any point of the box is an action: the largest entry chooses in
+    a `Discrete` or `MultiDiscrete`, a `MultiBinary` entry is on from 0.5, a `Box` entry is clipped
     to its bounds. A space that is a `Box` already stays as it is.
 
     Args:

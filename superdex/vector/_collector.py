@@ -71,7 +71,8 @@ class Collector:
         if self._final_observation is not None:
             self._add_final_observations(buffer, info)
         if not self._copy:
-            return BatchedStepResult(*self._views[buffer], info)
+            observation, reward, terminated, truncated = self._views[buffer]
+            return BatchedStepResult(observation, reward, terminated, truncated, info)
         observation, reward, terminated, truncated = self._buffers[buffer]
         self.copies += 4
         self.bytes_copied += self._batch_bytes

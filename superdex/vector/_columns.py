@@ -201,8 +201,8 @@ class InfoWriter:
     def _forget_pattern(self) -> None:
         self._pattern_length = -1
         self._pattern_slots: tuple[int, ...] = ()
-        self._pattern_types: tuple[type, ...] = ()
-        self._pattern_values = itemgetter(0)
+        self._pattern_types: list[type] = []
+        self._pattern_values: Any = itemgetter(0)
 
     def _clear(self) -> None:
         self._pattern_rows: list[int] = []
@@ -222,7 +222,7 @@ class InfoWriter:
             except KeyError:
                 pass
             else:
-                if tuple(map(type, values)) == self._pattern_types:
+                if [*map(type, values)] == self._pattern_types:
                     self._pattern_rows.append(row)
                     self._pattern_taken.append(values)
                     return
@@ -262,7 +262,7 @@ class InfoWriter:
         keys = tuple(info)
         self._pattern_length = len(keys)
         self._pattern_slots = tuple(self._columns[key][0] for key in keys)
-        self._pattern_types = tuple(map(type, info.values()))
+        self._pattern_types = [*map(type, info.values())]
         # itemgetter of one key would return the bare value
         self._pattern_values = itemgetter(*keys) if len(keys) > 1 else itemgetter(keys[0], keys[0])
         if len(keys) == 1:

@@ -11,6 +11,7 @@ views of memory that the next one overwrites.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -36,6 +37,10 @@ __all__ = [
 ]
 
 AutoresetOptions: TypeAlias = Callable[[int, int], dict[str, Any] | None] | str | None
+
+
+_SMALL_BYTES = 1024
+"""The largest observation that is taken as bytes."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,8 @@ class EnvGroup:
 
     Raises:
         EnvFailure: If a function raises; its `__cause__` is the function's own exception.
-        TypeError: If a function returns no environment, or one object twice; if a space is not a Box.
+        TypeError: If a function returns no environment, or one object twice; if a space is no
+            `Box`.
         ValueError: If spaces differ in shape or dtype.
     """
 
@@ -142,6 +148,9 @@ class EnvGroup:
         # the canonical object of the dtype, so that the hot path can compare by identity
         self._dtype = np.dtype(box.dtype.type)
         self._shape = box.shape
+        # Bytes joined and copied at once are 2 to 4 times quicker than rows assigned one by one,
+        # until the second copy of a large observation costs more than the call that it saves.
+        self._small = self._dtype.itemsize * math.prod(self._shape) <= _SMALL_BYTES
 
     def _construct(self, index: int, env_fn: Callable[[], gym.Env[Any, Any]]) -> None:
         try:
@@ -176,10 +185,10 @@ class EnvGroup:
         out.terminated.fill(False)
         out.truncated.fill(False)
         out.autoreset.fill(False)
-        observations = out.observation
-        shape, dtype = self._shape, self._dtype
+        shape, dtype, small = self._shape, self._dtype, self._small
         pending, ended = self._pending, []
         rewards: list[float] = []
+        pieces: list[bytes] = []
         row = -1
         try:
             for row, (step, action) in enumerate(zip(self._steps, actions, strict=True)):
@@ -195,14 +204,16 @@ class EnvGroup:
                         out.terminated[row] = bool(terminated)
                         out.truncated[row] = bool(truncated)
                         observation, info = self._end(row, observation, info, out)
-                if (
+                if not (
                     observation.__class__ is np.ndarray
                     and observation.shape == shape
                     and observation.dtype is dtype
                 ):
-                    observations[row] = observation
+                    observation = self._converted(row, observation)
+                if small:
+                    pieces.append(observation.tobytes())
                 else:
-                    self._write_observation(row, observation, observations)
+                    out.observation[row] = observation
                 if info.__class__ is not dict:
                     info = _checked_info(info)
                 if info:
@@ -211,6 +222,8 @@ class EnvGroup:
             raise
         except (Exception, SystemExit) as error:
             raise EnvFailure(self.indices[row], "step") from error
+        if small:
+            out.observation[:] = np.frombuffer(b"".join(pieces), dtype).reshape(-1, *shape)
         out.reward[:] = rewards
         self.env_steps += len(self.envs) - len(pending)
         if ended or pending:
@@ -228,7 +241,7 @@ class EnvGroup:
         reasons = end_reasons(info, out.terminated[row], out.truncated[row])
         if out.final_observation is None:
             return observation, {**info, **reasons}
-        self._write_observation(row, observation, out.final_observation)
+        out.final_observation[row] = self._converted(row, observation)
         final_info = {key: snapshot(value) for key, value in info.items()}
         observation, info = self._autoreset(row)
         out.autoreset[row] = True
@@ -251,8 +264,8 @@ class EnvGroup:
         except (Exception, SystemExit) as error:
             raise EnvFailure(self.indices[row], "reset") from error
 
-    def _write_observation(self, row: int, observation: Any, out: np.ndarray) -> None:
-        """Write an observation that is not the plain case, or say what is wrong with it."""
+    def _converted(self, row: int, observation: Any) -> np.ndarray:
+        """Return an observation in its space's dtype, or say what is wrong with it."""
         array = np.asarray(observation)
         if array.shape != self._shape:
             raise ValueError(
@@ -263,15 +276,16 @@ class EnvGroup:
                 f"The observation has dtype {array.dtype}, its space has {self._dtype}."
             )
         with np.errstate(invalid="ignore", over="ignore"):
-            out[row] = array
+            converted = array.astype(self._dtype, copy=False)
         if not np.can_cast(array.dtype, self._dtype, "safe"):
-            self._check_lossless(row, array, out[row])
+            self._check_lossless(row, array, converted)
+        return converted
 
-    def _check_lossless(self, row: int, array: np.ndarray, cast: np.ndarray) -> None:
+    def _check_lossless(self, row: int, array: np.ndarray, converted: np.ndarray) -> None:
         if self.notices.seen("lossy observation"):
             return
         with np.errstate(invalid="ignore"):
-            lossless = np.array_equal(cast.astype(array.dtype), array, equal_nan=True)
+            lossless = np.array_equal(converted.astype(array.dtype), array, equal_nan=True)
         if not lossless:
             self.notices.once(
                 "lossy observation",
@@ -304,7 +318,7 @@ class EnvGroup:
                 self._pending.discard(row)
                 seed = self._begin(self._episodes[row], seed, chosen)
                 observation, info = self.envs[row].reset(seed=seed, options=chosen)
-                self._write_observation(row, observation, out.observation)
+                out.observation[row] = self._converted(row, observation)
                 if _checked_info(info):
                     infos.add(row, info)
         except (Exception, SystemExit) as error:

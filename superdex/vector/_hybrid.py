@@ -10,9 +10,10 @@
     └──────────────────────────┘   results   └──────────────────────────────┘
                  └──── one shared block: each worker writes its rows ────┘
 
-Rejected designs: a vector environment of vector environments, where every array is copied and every
-info merged twice and which is 1.1 to 10 times slower; a process per environment, which costs tens of
-microseconds per environment step; workers that spin for work, which steal the cores from each other.
+Rejected designs: a vector environment of vector environments, where every array is copied and
+every info merged twice and which is 1.1 to 10 times slower; a process per environment, which costs
+tens of microseconds per environment step; workers that spin for work without yielding, which steal
+the cores from each other.
 """
 
 from __future__ import annotations
@@ -26,16 +27,24 @@ from typing import Any, Self
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from superdex.errors import CallTimeout, ResetNeeded
+from superdex.errors import ResetNeeded
 from superdex.vector import _remote
+from superdex.vector._arguments import (
+    check_actions,
+    check_reset_mask,
+    check_settings,
+    checked_functions,
+)
 from superdex.vector._collector import Collector
+from superdex.vector._flight import Flight
 from superdex.vector._group import AutoresetOptions, GroupSettings
-from superdex.vector._layout import batch_layout, split_envs
-from superdex.vector._lifecycle import Lifecycle, State
+from superdex.vector._layout import batch_layout
 from superdex.vector._local import LocalPool
-from superdex.vector._pool import WorkerPool, failures_of, raise_all, refuse_in_unguarded_main
+from superdex.vector._pool import WorkerPool, raise_all
+from superdex.vector._process import refuse_in_unguarded_main
 from superdex.vector._protocol import Command, Construction, Reply, ResetRequest, Word
 from superdex.vector._results import BatchedResetResult, BatchedStepResult
 from superdex.vector._seeding import (
@@ -46,6 +55,7 @@ from superdex.vector._seeding import (
     select_rows,
 )
 from superdex.vector._spaces import batch_boxes
+from superdex.vector._split import split_envs
 from superdex.vector._statistics import Statistics
 
 __all__ = ["HybridVectorEnv"]
@@ -76,13 +86,14 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         inner_env_kwargs: Its further arguments.
         episode_seeds: Give every later episode a seed derived from the environment's seed and the
             episode's number, so that a run stays paired whatever happens in other environments.
-        reset_masks: Honour `options={"reset_mask": mask}` in `reset`, as Gymnasium's own classes do.
+        reset_masks: Honour `options={"reset_mask": mask}` in `reset`, as Gymnasium's classes do.
         autoreset_options: Options of autoresets: None for none, "last" for those of the
             environment's last reset, or a function `(index, episode) -> dict | None`, where
             episode 1 starts with the first autoreset.
 
     Raises:
-        ValueError: If the split is impossible, arguments contradict, or spaces differ in shape or dtype.
+        ValueError: If the split is impossible, arguments contradict, or spaces differ in shape or
+            dtype.
         TypeError: If a space is not a `Box`, a function builds no environment or can't be pickled.
         WorkerRaised: If a function raises.
         WorkerDied: If a worker dies on the way.
@@ -116,11 +127,11 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     ) -> None:
         if not in_process:
             refuse_in_unguarded_main()
-        env_fns = _checked_functions(env_fns)
-        self._ranges = split_envs(len(env_fns), num_envs_per_worker, num_workers)
+        env_fns = checked_functions(env_fns)
+        self._split = split_envs(len(env_fns), num_envs_per_worker, num_workers)
         self._mode = AutoresetMode(autoreset_mode)
         settings = GroupSettings(self._mode, episode_seeds, autoreset_options)
-        _check_settings(settings, inner_env_cls, inner_env_kwargs)
+        check_settings(settings, inner_env_cls, inner_env_kwargs)
         if context not in (None, "spawn"):
             warnings.warn(
                 f"Workers are always started with spawn; context={context!r} is ignored.",
@@ -129,9 +140,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             )
         self.num_envs = len(env_fns)
         self._reset_masks = reset_masks
-        self._lifecycle = Lifecycle()
         self._steps = 0
-        self._call_buffer = 0
         self._finished: np.ndarray | None = None
         self._final_statistics: Statistics | None = None
         constructions = [
@@ -142,7 +151,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
                 inner_env_cls,
                 dict(inner_env_kwargs or {}),
             )
-            for r in self._ranges
+            for r in self._split.ranges
         ]
         self._pool: WorkerPool | LocalPool = (
             LocalPool(env_fns, constructions) if in_process else WorkerPool(constructions)
@@ -150,9 +159,10 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         # Runs when the object is collected or the interpreter exits, before it would wait for
         # processes that nobody told to end; quiet in both cases.
         self._finalizer = Finalize(self, self._pool.close, exitpriority=100)
+        self._flight = Flight(self._pool)
         try:
             self._adopt_spaces()
-            self._attach(copy)
+            self._attach(copy=copy)
         except BaseException:
             self._finalizer()
             raise
@@ -160,41 +170,39 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     def _adopt_spaces(self) -> None:
         reports = self._pool.spaces
         self.observation_space = batch_boxes(
-            [report.observation for report in reports], self._ranges, "observation"
+            [report.observation for report in reports], self._split.ranges, "observation"
         )
         self.action_space = batch_boxes(
-            [report.action for report in reports], self._ranges, "action"
+            [report.action for report in reports], self._split.ranges, "action"
         )
-        self.single_observation_space = reports[0].observation.space
-        self.single_action_space = reports[0].action.space
+        self.single_observation_space: Box = reports[0].observation.space
+        self.single_action_space: Box = reports[0].action.space
         self.metadata = {**reports[0].metadata, "autoreset_mode": self._mode}
         self.render_mode = reports[0].render_mode
 
-    def _attach(self, copy: bool) -> None:
-        observation, action = self.single_observation_space, self.single_action_space
-        assert observation.shape is not None and action.shape is not None
+    def _attach(self, *, copy: bool) -> None:
         layout = batch_layout(
-            len(self._ranges),
+            self.num_workers,
             self.num_envs,
-            (observation.shape, observation.dtype),
-            (action.shape, action.dtype),
+            self.single_observation_space,
+            self.single_action_space,
             final_observation=self._mode is AutoresetMode.SAME_STEP,
         )
         arrays = self._pool.attach(layout)
         self._action = arrays["action"]
-        self._collector = Collector(arrays, self._ranges, copy=copy)
+        self._collector = Collector(arrays, self._split.ranges, copy=copy)
 
     # ── properties ──────────────────────────────────────────────────────────────────────────────
 
     @property
     def num_workers(self) -> int:
         """W, the number of workers."""
-        return len(self._ranges)
+        return self._split.num_workers
 
     @property
     def num_envs_per_worker(self) -> int:
         """K, the environments of one worker; of the largest where the split is uneven."""
-        return len(self._ranges[0])
+        return len(self._split.ranges[0])
 
     @property
     def worker_pids(self) -> tuple[int, ...]:
@@ -208,12 +216,12 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         With NEXT_STEP the rows whose action was ignored, which are no transitions; with SAME_STEP
         those reset within the step. All False with DISABLED and after any reset.
         """
-        self._lifecycle.check("call")
+        self._flight.lifecycle.check("call")
         return np.array(self._collector.autoreset[self._collector.buffer])
 
     # ── reset ───────────────────────────────────────────────────────────────────────────────────
 
-    def reset(self, *, seed: Seed = None, options: Options = None) -> BatchedResetResult:  # type: ignore[override]  # seeds and options for each environment
+    def reset(self, *, seed: Seed = None, options: Options = None) -> BatchedResetResult:
         """Reset all environments and clear their pending autoresets.
 
         After an interrupted call it first waits for that call and drops its result.
@@ -228,19 +236,20 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
         Raises:
             ValueError: If seeds or options are not as above; nothing was reset then.
-            WorkerRaised, WorkerDied: If an environment fails; the vector environment is broken then.
+            WorkerRaised, WorkerDied: If an environment fails; then it is broken.
         """
-        if self._lifecycle.interrupted:
-            self._drain()
+        self._flight.drain()
         self.reset_async(seed=seed, options=options)
         return self.reset_wait()
 
     def reset_async(self, *, seed: Seed = None, options: Options = None) -> None:
         """Start `reset`; `reset_wait` returns its result."""
-        self._lifecycle.check("reset")
+        self._flight.lifecycle.check("reset")
         rows: Sequence[int] = range(self.num_envs)
         if isinstance(options, Mapping) and "reset_mask" in options:
-            rows = self._rows_of_mask(options["reset_mask"])
+            mask = options["reset_mask"]
+            check_reset_mask(mask, self.num_envs, supported=self._reset_masks)
+            rows = select_rows(mask, self.num_envs)
             options = {key: value for key, value in options.items() if key != "reset_mask"}
         all_seeds = normalize_seeds(seed, range(self.num_envs))
         all_options = normalize_options(options, self.num_envs)
@@ -257,9 +266,10 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         Raises:
             CallTimeout: When the time is up.
         """
-        replies = self._finish("reset", timeout)
+        self._flight.lifecycle.check("reset_wait")
+        replies = self._flight.finish("reset", timeout)
         touched = self._pool.words(Word.TOUCHED_COLUMNS)
-        return self._collector.reset_result(self._call_buffer, touched, replies)
+        return self._collector.reset_result(self._flight.buffer, touched, replies)
 
     def reset_envs(
         self,
@@ -280,30 +290,16 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             options: One dict for all, or a list of one for each environment named, in that order.
 
         Returns:
-            (num_envs, …) observations, the last ones in the rows not reset; infos of the rows reset.
+            (num_envs, …) observations, the last ones in the rows not reset; infos of the rows
+            reset.
 
         Raises:
             ValueError: If indices, seeds or options are not as above; nothing was reset then.
         """
-        self._lifecycle.check("reset")
+        self._flight.lifecycle.check("reset")
         rows = select_rows(indices_or_mask, self.num_envs)
         self._start_reset(rows, normalize_seeds(seed, rows), normalize_options(options, len(rows)))
         return self.reset_wait()
-
-    def _rows_of_mask(self, mask: Any) -> list[int]:
-        if not self._reset_masks:
-            raise ValueError(
-                "Reset mask is not supported for this vectorization. Use reset_envs(mask), or make "
-                "the vector environment with reset_masks=True."
-            )
-        if not isinstance(mask, np.ndarray):
-            raise TypeError(f"options['reset_mask'] must be a NumPy array, got {type(mask)}.")
-        if mask.dtype != np.bool_:
-            raise TypeError(f"options['reset_mask'] must have dtype bool, got {mask.dtype}.")
-        rows = select_rows(mask, self.num_envs)
-        if not rows:
-            raise ValueError("options['reset_mask'] must have at least one True value.")
-        return rows
 
     def _start_reset(
         self,
@@ -311,28 +307,18 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         seeds: Sequence[int | None],
         options: Sequence[dict[str, Any] | None],
     ) -> None:
-        requests = [ResetRequest([], [], []) for _ in self._ranges]
+        requests = [ResetRequest([], [], []) for _ in self._split.ranges]
         for row, seed, chosen in zip(rows, seeds, options, strict=True):
-            worker, slot = self._locate(row)
+            worker, slot = self._split.locate(row)
             requests[worker].rows.append(slot)
             requests[worker].seeds.append(seed)
             requests[worker].options.append(chosen)
         payloads = [_remote.dumps(request) for request in requests]
-        self._raise_if_dead("reset")
+        self._flight.check_alive("reset")
         buffer = self._collector.next_buffer(keep_observation=len(rows) < self.num_envs)
-        self._start("reset", Command.RESET, buffer, payloads)
+        self._flight.start("reset", Command.RESET, buffer, payloads)
         if self._finished is not None:
             self._finished[list(rows)] = False
-
-    def _locate(self, index: int) -> tuple[int, int]:
-        """Return the worker of an environment and its slot there."""
-        larger = self.num_envs % self.num_workers
-        size = self.num_envs // self.num_workers
-        boundary = larger * (size + 1)
-        if index < boundary:
-            return divmod(index, size + 1)
-        worker, slot = divmod(index - boundary, size)
-        return larger + worker, slot
 
     # ── step ────────────────────────────────────────────────────────────────────────────────────
 
@@ -350,27 +336,26 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         Raises:
             ValueError: If actions have another shape or kind; nothing was stepped then.
             ResetNeeded: Before the first reset; with DISABLED also if an environment has finished.
-            WorkerRaised, WorkerDied: If an environment fails; the vector environment is broken then.
+            WorkerRaised, WorkerDied: If an environment fails; then it is broken.
         """
         self.step_async(actions)
         return self.step_wait()
 
     def step_async(self, actions: np.ndarray) -> None:
         """Start `step`; `step_wait` returns its result."""
-        if self._lifecycle.state is not State.IDLE:
-            self._lifecycle.check("step")
-        self._check_actions(actions)
+        self._flight.lifecycle.check("step")
+        check_actions(actions, self._action.shape, self._action.dtype)
         if self._finished is not None and self._finished.any():
             first = int(np.flatnonzero(self._finished)[0])
             raise ResetNeeded(
                 f"Environment {first} has finished its episode and autoreset is disabled: reset it "
                 "first, with reset_envs or reset. Nothing was stepped."
             )
-        self._raise_if_dead("step")
+        self._flight.check_alive("step")
         np.copyto(self._action, actions, casting="same_kind")
         columns = self._collector.news_for_workers()
         payloads = [] if columns is None else [_remote.dumps(columns)] * self.num_workers
-        self._start("step", Command.STEP, self._collector.next_buffer(), payloads)
+        self._flight.start("step", Command.STEP, self._collector.next_buffer(), payloads)
 
     def step_wait(self, timeout: float | None = None) -> BatchedStepResult:
         """Wait for the step in flight and return its result.
@@ -381,32 +366,14 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         Raises:
             CallTimeout: When the time is up.
         """
-        replies = self._finish("step", timeout)
+        self._flight.lifecycle.check("step_wait")
+        replies = self._flight.finish("step", timeout)
         self._steps += 1
-        buffer = self._call_buffer
+        buffer = self._flight.buffer
         if self._mode is AutoresetMode.DISABLED:
             self._finished = self._collector.ended(buffer)
         touched = self._pool.words(Word.TOUCHED_COLUMNS)
         return self._collector.step_result(buffer, touched, replies)
-
-    def _check_actions(self, actions: Any) -> None:
-        expected = self._action
-        if not isinstance(actions, np.ndarray):
-            raise ValueError(
-                f"actions must be a NumPy array of shape {expected.shape}, got {type(actions)}."
-            )
-        if actions.shape != expected.shape:
-            raise ValueError(
-                f"actions must have the shape of action_space, {expected.shape}, "
-                f"got {actions.shape}. Nothing was stepped."
-            )
-        if actions.dtype != expected.dtype and not np.can_cast(
-            actions.dtype, expected.dtype, "same_kind"
-        ):
-            raise ValueError(
-                f"actions of dtype {actions.dtype} can't be cast to the action space's "
-                f"{expected.dtype} by NumPy's same_kind rule. Nothing was stepped."
-            )
 
     # ── other calls ─────────────────────────────────────────────────────────────────────────────
 
@@ -435,20 +402,21 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
                 usable.
             ValueError: For reset, step and close, which have calls of their own.
         """
-        self._lifecycle.check("call")
+        self._flight.lifecycle.check("call")
         if name in _OWN_CALLS:
             raise ValueError(f"call({name!r}) is refused: use {name}() of the vector environment.")
         rows = self._chosen(indices)
-        slots = self._slots(rows)
-        results = self._ask(
-            name, Command.CALL, {w: (s, name, args, kwargs) for w, s in slots.items()}
+        positions = self._split.by_worker(rows)
+        replies = self._ask(
+            name,
+            Command.CALL,
+            {w: (self._slots(w, rows, at), name, args, kwargs) for w, at in positions.items()},
         )
-        by_row = {
-            self._ranges[worker][slot]: result
-            for worker, reply in results
-            for slot, result in zip(slots[worker], reply.results, strict=True)
-        }
-        return tuple(_remote.loads(by_row[row]) for row in rows)
+        results: list[Any] = [None] * len(rows)
+        for worker, reply in replies:
+            for position, result in zip(positions[worker], reply.results, strict=True):
+                results[position] = _remote.loads(result)
+        return tuple(results)
 
     def get_attr(
         self, name: str, indices: Sequence[int] | np.ndarray | None = None
@@ -470,7 +438,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             ValueError: If the number of values is another; nothing was set then.
             WorkerRaised: If one fails; the vector environment stays usable.
         """
-        self._lifecycle.check("call")
+        self._flight.lifecycle.check("call")
         rows = self._chosen(indices)
         if not isinstance(values, list | tuple):
             values = [values] * len(rows)
@@ -479,103 +447,34 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
                 f"values must hold one value per environment: expected {len(rows)}, "
                 f"got {len(values)}."
             )
-        value_of = dict(zip(rows, values, strict=True))
         requests = {
-            worker: (slots, name, [value_of[self._ranges[worker][slot]] for slot in slots])
-            for worker, slots in self._slots(rows).items()
+            worker: (self._slots(worker, rows, at), name, [values[position] for position in at])
+            for worker, at in self._split.by_worker(rows).items()
         }
         self._ask(f"set_attr({name!r})", Command.SET_ATTR, requests)
 
-    def render(  # type: ignore[override]  # Gymnasium's takes no indices
-        self, indices: Sequence[int] | np.ndarray | None = None
-    ) -> tuple[Any, ...]:
+    def render(self, indices: Sequence[int] | np.ndarray | None = None) -> tuple[Any, ...]:
         """Return each environment's picture, as its own `render` gives it."""
         return self.call("render", indices=indices)
 
     def _chosen(self, indices: Sequence[int] | np.ndarray | None) -> Sequence[int]:
         return range(self.num_envs) if indices is None else select_rows(indices, self.num_envs)
 
-    def _slots(self, rows: Sequence[int]) -> dict[int, list[int]]:
-        """Return the slots of environments by worker, workers in order."""
-        slots: dict[int, list[int]] = {}
-        for worker, slot in sorted(map(self._locate, rows)):
-            slots.setdefault(worker, []).append(slot)
-        return slots
+    def _slots(self, worker: int, rows: Sequence[int], positions: Sequence[int]) -> list[int]:
+        """Return the slots in a worker of the environments at some positions of `rows`."""
+        start = self._split.ranges[worker].start
+        return [rows[position] - start for position in positions]
 
     def _ask(
-        self, call: str, command: int, requests: dict[int, tuple[Any, ...]]
+        self, name: str, command: int, requests: dict[int, tuple[Any, ...]]
     ) -> list[tuple[int, Reply]]:
-        """Send each worker its request, wait for all, and return their replies."""
+        """Send some workers a request each, wait for all of them, and return their replies."""
         payloads = [_remote.dumps(request) for request in requests.values()]
-        self._raise_if_dead(call)
-        self._start("call", command, 0, payloads, list(requests))
-        return self._finish("call", None, call)
-
-    # ── calls in flight ─────────────────────────────────────────────────────────────────────────
-
-    def _start(
-        self,
-        call: str,
-        command: int,
-        buffer: int,
-        payloads: Sequence[bytes],
-        workers: Sequence[int] | None = None,
-    ) -> None:
-        self._pool.prepare(command, buffer, has_payload=bool(payloads), workers=workers)
-        self._call_buffer = buffer
-        # from here on the call is in flight, however far an interrupt lets it come
-        self._lifecycle.begin(call)
-        try:
-            self._pool.wake(payloads)
-        except KeyboardInterrupt:
-            self._interrupted()
-            raise
-
-    def _finish(
-        self, call: str, timeout: float | None, name: str | None = None
-    ) -> list[tuple[int, Reply]]:
-        """Wait for the call in flight, take its replies and raise its failures."""
-        if call != "call":
-            self._lifecycle.check(f"{call}_wait")
-        try:
-            self._pool.wait(name or call, timeout, all_replies=call == "call")
-            replies = self._pool.replies() if self._pool.status else []
-        except CallTimeout:
-            raise
-        except KeyboardInterrupt:
-            self._interrupted()
-            raise
-        except BaseException as failure:
-            self._lifecycle.break_down(failure)
-            raise
-        self._lifecycle.finish()
-        failures = failures_of(replies)
-        if failures:
-            try:
-                raise_all(failures)
-            except Exception as failure:
-                if call != "call":
-                    self._lifecycle.break_down(failure)
-                raise
-        return replies
-
-    def _interrupted(self) -> None:
-        if isinstance(self._pool, LocalPool):  # an environment was left half stepped
-            self._lifecycle.break_down(KeyboardInterrupt("in the middle of a call"))
-        else:
-            self._lifecycle.interrupted = True
-
-    def _drain(self) -> None:
-        """Wait for the call that was interrupted and drop its result."""
-        call = self._lifecycle.state.value
-        self._finish(call, None)
-
-    def _raise_if_dead(self, call: str) -> None:
-        try:
-            self._pool.raise_if_dead(call)
-        except Exception as failure:
-            self._lifecycle.break_down(failure)
-            raise
+        self._flight.check_alive(name)
+        if not requests:
+            return []
+        self._flight.start("call", command, payloads=payloads, workers=list(requests))
+        return self._flight.finish("call", name=name)
 
     # ── numbers and the end ─────────────────────────────────────────────────────────────────────
 
@@ -593,7 +492,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             live_scenes=tuple(self._pool.words(Word.LIVE_SCENES)),
         )
 
-    def close(self, timeout: float = 5.0) -> None:  # type: ignore[override]  # Gymnasium's takes any keyword
+    def close(self, timeout: float = 5.0) -> None:  # type: ignore[override]  # no other keywords
         """End all workers and give everything back. Does nothing the second time.
 
         Each environment's `close` is called once. Workers are asked to end, then terminated, then
@@ -609,7 +508,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             return
         self._final_statistics = replace(self.statistics(), live_scenes=(0,) * self.num_workers)
         self.closed = True
-        self._lifecycle.close()
+        self._flight.lifecycle.close()
         self._finalizer.cancel()
         raise_all(self._pool.close(timeout))
 
@@ -627,36 +526,3 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         except Exception:
             if exc is None:  # else the body's own exception is the one to show
                 raise
-
-
-def _checked_functions(env_fns: Any) -> list[Callable[[], gym.Env[Any, Any]]]:
-    if callable(env_fns) or isinstance(env_fns, gym.Env):
-        raise TypeError(
-            f"env_fns must be a sequence of functions, one per environment, got {env_fns!r}."
-        )
-    functions = list(env_fns)
-    for index, env_fn in enumerate(functions):
-        if isinstance(env_fn, gym.Env) or not callable(env_fn):
-            raise TypeError(
-                f"env_fns[{index}] is {env_fn!r}: pass a function that builds an environment, "
-                "such as lambda: gymnasium.make(…)."
-            )
-    return functions
-
-
-def _check_settings(
-    settings: GroupSettings,
-    inner_env_cls: type[VectorEnv[Any, Any, Any]] | None,
-    inner_env_kwargs: Mapping[str, Any] | None,
-) -> None:
-    options = settings.autoreset_options
-    if not (options is None or options == "last" or callable(options)):
-        raise ValueError(f"autoreset_options must be None, 'last' or a function, got {options!r}.")
-    if inner_env_cls is None:
-        if inner_env_kwargs:
-            raise ValueError("inner_env_kwargs needs inner_env_cls.")
-    elif settings.episode_seeds or options is not None:
-        raise ValueError(
-            "episode_seeds and autoreset_options need the inner layer of superdex; an "
-            "inner_env_cls resets its environments itself."
-        )

@@ -23,13 +23,14 @@ _NUMERIC_KINDS = "biufc"
 def merge_infos(
     entries: Iterable[InfoEntry],
     num_envs: int,
-    notice: Callable[[str], None] = lambda message: None,
+    notice: Callable[[str], None],
 ) -> dict[Any, Any]:
     """Return `{key: array, f"_{key}": mask}` over all environments.
 
     A key's dtype is promoted to one that holds every value exactly, else the array is of objects;
     strings, None, ragged and odd values make an object array too. A missing entry is zero, False or
-    None. Dicts merge into a dict of the same form; a dict beside anything else makes an object array.
+    None. Dicts merge into a dict of the same form; a dict beside anything else makes an object
+    array.
 
     Args:
         entries: (row, info) pairs; a row may come several times with different keys.

@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 
 from superdex.vector import _remote
 from superdex.vector._columns import InfoWriter
@@ -36,7 +36,7 @@ class VectorEnvGroup:
 
     def __init__(
         self,
-        cls: type[VectorEnv[Any, Any, Any]],
+        cls: Callable[..., Any],
         env_fns: Sequence[Callable[[], gym.Env[Any, Any]]],
         indices: range,
         settings: GroupSettings,
@@ -47,9 +47,7 @@ class VectorEnvGroup:
         self.notices = Notices()
         self.env_steps = 0
         try:
-            self._env: VectorEnv[Any, Any, Any] | None = cls(
-                env_fns, autoreset_mode=settings.autoreset_mode, **kwargs
-            )
+            self._env: Any = cls(env_fns, autoreset_mode=settings.autoreset_mode, **kwargs)
         except (Exception, SystemExit) as error:
             raise EnvFailure(None, "construct") from error
         self.spaces = SpaceReport(
@@ -61,8 +59,8 @@ class VectorEnvGroup:
         self._ended = np.zeros(len(indices), np.bool_)
 
     @property
-    def env(self) -> VectorEnv[Any, Any, Any]:
-        """The inner vector environment."""
+    def env(self) -> Any:
+        """The inner vector environment. Its `call` and `set_attr` are in no base class."""
         assert self._env is not None, "used after close"
         return self._env
 
@@ -122,18 +120,17 @@ class VectorEnvGroup:
             raise EnvFailure(None, "reset") from error
         seed: list[int | None] = [None] * len(self.indices)
         mask = np.zeros(len(self.indices), np.bool_)
-        for row, entry in zip(rows, seeds, strict=True):
-            seed[row], mask[row] = entry, True
+        for row, chosen_seed in zip(rows, seeds, strict=True):
+            seed[row], mask[row] = chosen_seed, True
         chosen = options[0] if mask.all() else {**(options[0] or {}), "reset_mask": mask.copy()}
         try:
-            observation, info = self.env.reset(seed=seed, options=chosen)  # type: ignore[arg-type]  # Gymnasium's classes take lists
+            observation, info = self.env.reset(seed=seed, options=chosen)
         except (Exception, SystemExit) as error:
             raise EnvFailure(None, "reset") from error
         self._ended[mask] = False
         out.observation[mask] = np.asarray(observation)[mask]
         for row in rows:
-            entry = _row_info(info, row)
-            if entry:
+            if entry := _row_info(info, row):
                 infos.add(row, entry)
 
     def call(

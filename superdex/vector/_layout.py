@@ -1,7 +1,7 @@
-"""Where every number of the batch lies: environments to workers, arrays to bytes.
+"""Where every number of the batch lies in one block of bytes.
 
-Pure: no process, pipe or shared memory is needed to compute a split or a layout. The block is
-one run of bytes, cut into named arrays::
+Pure: no process, pipe or shared memory is needed to compute a layout. The block is one run of
+bytes, cut into named arrays::
 
     control      (W, 16)         int64   one cache line or more a worker: commands, replies, counts
     action       (N, …)                  written by the parent, read by the workers
@@ -19,22 +19,14 @@ Rows of one worker are contiguous, so that a worker writes one slice of each arr
 
 from __future__ import annotations
 
-
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from math import prod
 
 import numpy as np
+from gymnasium.spaces import Box
 from numpy.typing import DTypeLike
 
-__all__ = [
-    "INFO_BYTES_PER_ENV",
-    "MAX_INFO_COLUMNS",
-    "Field",
-    "Layout",
-    "batch_layout",
-    "split_envs",
-]
+__all__ = ["INFO_BYTES_PER_ENV", "MAX_INFO_COLUMNS", "Field", "Layout", "batch_layout"]
 
 ALIGNMENT = 64
 """Bytes: a cache line, so that no two workers write to one."""
@@ -46,52 +38,6 @@ INFO_BYTES_PER_ENV = 1024
 """Room for the learned info columns of one environment, in one of the two buffers."""
 
 CONTROL_WORDS = 16
-
-
-def split_envs(
-    num_envs: int, num_envs_per_worker: int = 1, num_workers: int | None = None
-) -> tuple[range, ...]:
-    """Return the environments of each worker, as ranges of global indices.
-
-    Args:
-        num_envs: All environments, N.
-        num_envs_per_worker: Environments in each worker; must divide N.
-        num_workers: Workers instead, W; the first N mod W of them hold one environment more.
-
-    Raises:
-        ValueError: If the split is impossible, or both numbers are given.
-    """
-    _check_count("num_envs_per_worker", num_envs_per_worker)
-    if num_envs == 0:
-        raise ValueError("env_fns is empty: expected one function per environment, got none.")
-    if num_workers is None:
-        if num_envs % num_envs_per_worker != 0:
-            raise ValueError(
-                "The total number of environments must be divisible by the number of environments "
-                f"per process. Got {num_envs} environments and num_envs_per_worker="
-                f"{num_envs_per_worker}; num_workers= allows an uneven split."
-            )
-        num_workers = num_envs // num_envs_per_worker
-    else:
-        _check_count("num_workers", num_workers)
-        if num_envs_per_worker != 1:
-            raise ValueError(
-                "Give num_envs_per_worker or num_workers, not both. "
-                f"Got num_envs_per_worker={num_envs_per_worker} and num_workers={num_workers}."
-            )
-        if num_workers > num_envs:
-            raise ValueError(
-                "Every worker needs an environment: expected num_workers of at most "
-                f"{num_envs} (the number of environments), got {num_workers}."
-            )
-    size, larger = divmod(num_envs, num_workers)
-    sizes = [size + (worker < larger) for worker in range(num_workers)]
-    return tuple(range(a, b) for a, b in pairwise(accumulate(sizes, initial=0)))
-
-
-def _check_count(name: str, count: object) -> None:
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {count!r}.")
 
 
 @dataclass(frozen=True)
@@ -127,17 +73,17 @@ class Layout:
 def batch_layout(
     num_workers: int,
     num_envs: int,
-    observation: tuple[tuple[int, ...], DTypeLike],
-    action: tuple[tuple[int, ...], DTypeLike],
+    observation: Box,
+    action: Box,
     *,
     final_observation: bool = False,
 ) -> Layout:
-    """Return the layout of a batch; observation and action are (shape, dtype) of one environment."""
-    n, (obs_shape, obs_dtype), (action_shape, action_dtype) = num_envs, observation, action
+    """Return the layout of a batch; observation and action are the spaces of one environment."""
+    n = num_envs
     arrays: dict[str, tuple[tuple[int, ...], DTypeLike]] = {
         "control": ((num_workers, CONTROL_WORDS), np.int64),
-        "action": ((n, *action_shape), action_dtype),
-        "observation": ((2, n, *obs_shape), obs_dtype),
+        "action": ((n, *action.shape), action.dtype),
+        "observation": ((2, n, *observation.shape), observation.dtype),
         "reward": ((2, n), np.float64),
         "terminated": ((2, n), np.bool_),
         "truncated": ((2, n), np.bool_),
@@ -146,7 +92,7 @@ def batch_layout(
         "info_data": ((2, INFO_BYTES_PER_ENV * n), np.uint8),
     }
     if final_observation:
-        arrays["final_observation"] = ((2, n, *obs_shape), obs_dtype)
+        arrays["final_observation"] = arrays["observation"]
     return Layout(*_pack(arrays))
 
 

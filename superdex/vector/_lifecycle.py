@@ -2,19 +2,21 @@
 
 ::
 
-    call         NEW          IDLE        STEPPING     RESETTING    CALLING      BROKEN       CLOSED
-    ───────────  ───────────  ──────────  ───────────  ───────────  ───────────  ───────────  ───────────
-    reset        → RESETTING  → RESETTING CallPending  CallPending  CallPending  BrokenError  ClosedError
-    step         ResetNeeded  → STEPPING  CallPending  CallPending  CallPending  BrokenError  ClosedError
-    call         → CALLING    → CALLING   CallPending  CallPending  CallPending  BrokenError  ClosedError
-    step_wait    NoCall       NoCall      stays        CallPending  CallPending  BrokenError  ClosedError
-    reset_wait   NoCall       NoCall      CallPending  stays        CallPending  BrokenError  ClosedError
+                 NEW          IDLE        STEPPING     RESETTING    CALLING
+    ───────────  ───────────  ──────────  ───────────  ───────────  ───────────
+    reset        RESETTING    RESETTING   CallPending  CallPending  CallPending
+    step         ResetNeeded  STEPPING    CallPending  CallPending  CallPending
+    call         CALLING      CALLING     CallPending  CallPending  CallPending
+    step_wait    nothing      nothing     STEPPING     CallPending  CallPending
+    reset_wait   nothing      nothing     CallPending  RESETTING    CallPending
 
-`begin` looks the call up and moves; `finish` moves back, to IDLE once there has been a reset. A call
-that is refused changes nothing. A wait that times out leaves its call in flight, so that waiting
-again returns the same reply; so does a `KeyboardInterrupt` while waiting, after which `interrupted`
-is set and `reset` may drain that call first. A failure that may have shifted a result leads to
-BROKEN and never back; CLOSED is reached from everywhere by `close`.
+    BROKEN: BrokenError for all of them; CLOSED: ClosedError. "nothing" is in flight: RuntimeError.
+
+`begin` looks the call up and moves; `finish` moves back, to IDLE once there has been a reset. A
+call that is refused changes nothing. A wait that times out leaves its call in flight, so that
+waiting again returns the same reply; so does a `KeyboardInterrupt` while waiting, after which
+`interrupted` is set and `reset` may drain that call first. A failure that may have shifted a result
+leads to BROKEN and never back; CLOSED is reached from everywhere by `close`.
 """
 
 from __future__ import annotations
@@ -102,7 +104,7 @@ class Lifecycle:
         if state is State.BROKEN:
             error = BrokenError(
                 f"{call} was called after a failure that left the vector environment broken "
-                f"({type(self.failure).__name__}, shown above as the cause). Close it and make another."
+                f"({type(self.failure).__name__}, shown as the cause). Close it and make another."
             )
             error.__cause__ = self.failure
             return error

@@ -110,6 +110,5 @@ class LocalPool:
         self._closed = True
         failures: list[Exception] = []
         for number, worker in enumerate(self._workers):
-            for failure in worker.group.close():
-                failures.append(Failure.of(failure, "close").to_error(number))
+            failures += [Failure.of(f, "close").to_error(number) for f in worker.group.close()]
         return failures

@@ -18,11 +18,9 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
 from multiprocessing.reduction import send_handle
 from time import monotonic, perf_counter
 from typing import Any
@@ -33,132 +31,24 @@ from superdex.errors import CallTimeout, StartupError, WorkerDied, WorkerRaised
 from superdex.vector import _remote
 from superdex.vector._block import Block
 from superdex.vector._layout import Layout
+from superdex.vector._process import (
+    KILL_SECONDS,
+    MAIN_GUARD_EXIT_CODE,
+    MAIN_GUARD_HINT,
+    WorkerProcess,
+    ctrl_c_held_back,
+    worker_environment,
+)
 from superdex.vector._protocol import COMMAND_NAMES, Command, Construction, Reply, Status, Word
 from superdex.vector._remote import Failure
 from superdex.vector._signal import Signal
 from superdex.vector._spaces import SpaceReport
 from superdex.vector._worker import load_reply, run
 
-__all__ = ["WorkerPool", "failures_of", "raise_all", "refuse_in_unguarded_main"]
-
-MAIN_GUARD_EXIT_CODE = 87
-"""With which a worker ends that was started by a main module without a guard."""
+__all__ = ["WorkerPool", "failures_of", "raise_all"]
 
 _GRACE_SECONDS = 0.05
 """For how long further failures are gathered after the first."""
-
-_KILL_SECONDS = 1.0
-"""How long a process gets to end after a signal."""
-
-_MAIN_GUARD_HINT = """\
-the workers could not start, because the script makes its vector environment at import, and every
-worker imports the script. Make it inside a function that is called under a guard:
-
-    def main():
-        with HybridVectorEnv(env_fns, num_envs_per_worker=...) as env:
-            ...
-
-    if __name__ == "__main__":
-        main()
-"""
-
-_THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-)
-
-_environment_lock = threading.Lock()
-
-
-class WorkerProcess:
-    """A started worker process and the descriptor that tells of its end.
-
-    A pidfd where there is one: `multiprocessing`'s sentinel is a pipe, which processes forked by an
-    environment hold open as well, so that it may outlive the worker.
-    """
-
-    def __init__(self, process: SpawnProcess) -> None:
-        assert process.pid is not None
-        self._process = process
-        self.pid = process.pid
-        self._pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else None
-        self.exit_notice: int = process.sentinel if self._pidfd is None else self._pidfd
-        """Readable once the process has ended."""
-
-    def wait(self, timeout: float) -> int | None:
-        """Return the exit code, or None if the process still runs after that time."""
-        wait([self.exit_notice], max(0.0, timeout))
-        return self._process.exitcode
-
-    def end(self, deadline: float) -> None:
-        """Terminate what still runs, kill it at the deadline, and the processes it started too."""
-        if self.wait(0.0) is None:
-            self._process.terminate()
-        if self.wait(deadline - monotonic()) is None:
-            self._process.kill()
-        # the worker leads a group, which may outlive it
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-        self.wait(_KILL_SECONDS)
-
-    def close(self) -> None:
-        """Give the descriptors back."""
-        if self._pidfd is not None:
-            os.close(self._pidfd)
-        with contextlib.suppress(ValueError):  # still running: stuck in the kernel
-            self._process.close()
-
-
-def refuse_in_unguarded_main() -> None:
-    """End this process if it is a worker that is still importing the main module.
-
-    The parent then explains the missing guard; a traceback from every worker would bury that.
-    """
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        os._exit(MAIN_GUARD_EXIT_CODE)
-
-
-@contextlib.contextmanager
-def _worker_environment() -> Iterator[None]:
-    """Give processes started inside one thread for numeric libraries, and Ctrl-C blocked.
-
-    Those variables are read when a library is first imported, which in a spawned process is before
-    any of our code runs; so they must be in the environment that it inherits. What the user set
-    stays. Ctrl-C is unblocked by the worker once it is settled.
-    """
-    with _environment_lock:
-        added = [name for name in _THREAD_VARIABLES if name not in os.environ]
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        os.environ.update(dict.fromkeys(added, "1"))
-        try:
-            yield
-        finally:
-            for name in added:
-                os.environ.pop(name, None)
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
-@contextlib.contextmanager
-def _ctrl_c_held_back() -> Iterator[None]:
-    """Hold Ctrl-C back while a message is on its way, since half a message would garble the pipe."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    held: list[Any] = []
-    previous = signal.getsignal(signal.SIGINT)
-    if not callable(previous):
-        yield
-        return
-    signal.signal(signal.SIGINT, lambda *arguments: held.append(arguments))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
-        if held:
-            previous(*held[0])
 
 
 class WorkerPool:
@@ -197,7 +87,7 @@ class WorkerPool:
         self._end_watch, self._watch_end = context.Pipe(duplex=False)
         self._watcher: threading.Thread | None = None
         try:
-            with _worker_environment():
+            with worker_environment():
                 for worker in range(len(constructions)):
                     self._start(context, worker, alarm)
             alarm.close()
@@ -272,7 +162,7 @@ class WorkerPool:
         exits = {w: p.wait(deadline - monotonic()) for w, p in enumerate(self._processes)}
         dead = [worker for worker, exitcode in exits.items() if exitcode is not None]
         if MAIN_GUARD_EXIT_CODE in exits.values():
-            raise StartupError(_MAIN_GUARD_HINT)
+            raise StartupError(MAIN_GUARD_HINT)
         hint = (
             ". It did not get as far as building environments: importing the main module or one of "
             "its imports may have failed, as shown above"
@@ -340,7 +230,7 @@ class WorkerPool:
     def wake(self, payloads: Sequence[bytes] = ()) -> None:
         """Wake the workers of the prepared command, and send each its payload, if any."""
         self._resend = True  # until all are awake: an interrupt may come between two of them
-        with _ctrl_c_held_back() if payloads else contextlib.nullcontext():
+        with ctrl_c_held_back() if payloads else contextlib.nullcontext():
             for worker in self._waiting:
                 self._requests[worker].release()
             for worker, payload in zip(self._waiting, payloads, strict=False):
@@ -378,7 +268,7 @@ class WorkerPool:
         for worker in self._waiting:
             words, reply = self._words[worker], self._replies[worker]
             while words[Word.DONE] != sequence:
-                if self._trouble and self._gather_trouble(call, all_replies):
+                if self._trouble and self._gather_trouble(call, all_replies=all_replies):
                     self.status = Status.HAS_REPLY | Status.FAILED
                     return
                 if not reply.wait(deadline) and words[Word.DONE] != sequence:
@@ -392,7 +282,7 @@ class WorkerPool:
             started = now
         self.status = status
 
-    def _gather_trouble(self, call: str, all_replies: bool) -> bool:
+    def _gather_trouble(self, call: str, *, all_replies: bool) -> bool:
         """Look whether a worker of this call failed; return whether to stop waiting for others."""
         if all_replies and not self._dead:
             return False
@@ -425,7 +315,7 @@ class WorkerPool:
         """
         sequence, taken = self._taken
         if sequence != self._sequence:
-            with _ctrl_c_held_back():
+            with ctrl_c_held_back():
                 taken = [
                     (worker, self._receive(worker))
                     for worker in self._waiting
@@ -447,13 +337,15 @@ class WorkerPool:
         return [words[word] for words in self._words]
 
     def _death(self, worker: int, call: str, hint: str = "") -> WorkerDied:
-        exitcode = self._processes[worker].wait(_KILL_SECONDS)
+        exitcode = self._processes[worker].wait(KILL_SECONDS)
         return WorkerDied(worker, self.ranges[worker], exitcode, call, hint)
 
     # ── the watcher thread ──────────────────────────────────────────────────────────────────────
 
     def _watch(self) -> None:
-        notices = {process.exit_notice: w for w, process in enumerate(self._processes)}
+        notices: dict[Any, int] = {
+            process.exit_notice: w for w, process in enumerate(self._processes)
+        }
         watched: list[Any] = [self._end_watch, self._alarm, *notices]
         while True:
             for key in wait(watched):
@@ -494,7 +386,7 @@ class WorkerPool:
             for process in self._processes:
                 process.wait(deadline - monotonic())
         finally:
-            deadline = monotonic() + _KILL_SECONDS
+            deadline = monotonic() + KILL_SECONDS
             for process in self._processes:
                 process.end(deadline)
                 process.close()
@@ -556,7 +448,7 @@ def failures_of(replies: Sequence[tuple[int, Reply]]) -> list[WorkerRaised]:
 
 
 def raise_all(failures: Sequence[Exception]) -> None:
-    """Raise the only failure as it is, several as an `ExceptionGroup`; nothing if there are none."""
+    """Raise the only failure as it is, several as an `ExceptionGroup`, and nothing for none."""
     if len(failures) == 1:
         raise failures[0]
     if failures:

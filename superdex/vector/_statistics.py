@@ -13,9 +13,9 @@ class Statistics:
 
     Attributes:
         steps: Calls of `step`.
-        env_steps: Steps of single environments; rows whose action an autoreset ignored don't count.
-        messages: Messages over the workers' pipes, both ways, after start-up. A step whose infos are
-            numbers sends none, once their columns are learned.
+        env_steps: Steps of single environments, without rows whose action an autoreset ignored.
+        messages: Messages over the workers' pipes, both ways. A step whose infos are numbers sends
+            none, once their columns are learned.
         copies: Arrays copied in the parent for the caller.
         bytes_copied: Their bytes.
         seconds_waiting: Per worker, the time the parent waited for its replies, in seconds. Workers

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import recv_handle
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -217,19 +218,24 @@ def load_reply(message: bytes) -> Reply:
 
 
 def _settle_process() -> None:
-    """Make this process a good worker: a group of its own, quiet at Ctrl-C, gone with its parent."""
+    """Make this process a worker: a group of its own, quiet at Ctrl-C, gone with its parent."""
     # Processes that environments start belong to the group and end with it. A terminal's Ctrl-C
     # goes to the parent's group only.
     os.setpgid(0, 0)
-    signal.signal(signal.SIGINT, lambda signum, frame: None)
+    signal.signal(signal.SIGINT, _do_nothing)
     # The parent blocked it while spawning, so that Ctrl-C before this line prints no traceback.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with_parent, name="superdex-parent-watch", daemon=True).start()
 
 
+def _do_nothing(signum: int, frame: FrameType | None) -> None:
+    """Handle a signal by going on. To ignore it would be inherited by what environments start."""
+
+
 def _end_with_parent() -> None:
     parent = parent_process()
-    assert parent is not None and parent.pid is not None
+    assert parent is not None
+    assert parent.pid is not None
     if hasattr(os, "pidfd_open"):
         # not parent.join(): its pipe stays open in every process that the parent ever forked
         with contextlib.suppress(ProcessLookupError):

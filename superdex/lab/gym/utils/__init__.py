@@ -1,0 +1,1 @@
+"""Documented import path; `vector` lies below."""

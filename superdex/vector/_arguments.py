@@ -1,0 +1,80 @@
+"""What a caller may pass, checked before anything is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import VectorEnv
+
+from superdex.vector._group import GroupSettings
+
+__all__ = ["check_actions", "check_reset_mask", "check_settings", "checked_functions"]
+
+
+def checked_functions(env_fns: Any) -> list[Callable[[], gym.Env[Any, Any]]]:
+    if callable(env_fns) or isinstance(env_fns, gym.Env):
+        raise TypeError(
+            f"env_fns must be a sequence of functions, one per environment, got {env_fns!r}."
+        )
+    functions = list(env_fns)
+    for index, env_fn in enumerate(functions):
+        if isinstance(env_fn, gym.Env) or not callable(env_fn):
+            raise TypeError(
+                f"env_fns[{index}] is {env_fn!r}: pass a function that builds an environment, "
+                "such as lambda: gymnasium.make(…)."
+            )
+    return functions
+
+
+def check_settings(
+    settings: GroupSettings,
+    inner_env_cls: type[VectorEnv[Any, Any, Any]] | None,
+    inner_env_kwargs: Mapping[str, Any] | None,
+) -> None:
+    options = settings.autoreset_options
+    if not (options is None or options == "last" or callable(options)):
+        raise ValueError(f"autoreset_options must be None, 'last' or a function, got {options!r}.")
+    if inner_env_cls is None:
+        if inner_env_kwargs:
+            raise ValueError("inner_env_kwargs needs inner_env_cls.")
+    elif settings.episode_seeds or options is not None:
+        raise ValueError(
+            "episode_seeds and autoreset_options need the inner layer of superdex; an "
+            "inner_env_cls resets its environments itself."
+        )
+
+
+def check_actions(actions: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Raise `ValueError` unless the actions have that shape and can be cast to that dtype."""
+    if not isinstance(actions, np.ndarray):
+        raise ValueError(f"actions must be a NumPy array of shape {shape}, got {type(actions)}.")
+    if actions.shape != shape:
+        raise ValueError(
+            f"actions must have the shape of action_space, {shape}, got {actions.shape}. "
+            "Nothing was stepped."
+        )
+    if actions.dtype != dtype and not np.can_cast(actions.dtype, dtype, "same_kind"):
+        raise ValueError(
+            f"actions of dtype {actions.dtype} can't be cast to the action space's {dtype} by "
+            "NumPy's same_kind rule. Nothing was stepped."
+        )
+
+
+def check_reset_mask(mask: Any, num_envs: int, *, supported: bool) -> None:
+    """Raise as Gymnasium does unless the mask is a boolean array with a True value."""
+    if not supported:
+        raise ValueError(
+            "Reset mask is not supported for this vectorization. Use reset_envs(mask), or make the "
+            "vector environment with reset_masks=True."
+        )
+    if not isinstance(mask, np.ndarray):
+        raise TypeError(f"options['reset_mask'] must be a NumPy array, got {type(mask)}.")
+    if mask.shape != (num_envs,):
+        raise ValueError(f"options['reset_mask'] must have shape ({num_envs},), got {mask.shape}.")
+    if mask.dtype != np.bool_:
+        raise TypeError(f"options['reset_mask'] must have dtype bool, got {mask.dtype}.")
+    if not mask.any():
+        raise ValueError("options['reset_mask'] must have at least one True value.")

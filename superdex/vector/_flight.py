@@ -1,0 +1,116 @@
+"""One call in flight at a time: the lifecycle and the workers, kept in step.
+
+`start` and `finish` are the only two ways to the workers. Whatever happens between them, a timeout,
+an interrupt, a failure, the lifecycle says what is possible next, and replies are taken whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from superdex.errors import CallTimeout
+from superdex.vector._lifecycle import Lifecycle
+from superdex.vector._local import LocalPool
+from superdex.vector._pool import WorkerPool, failures_of, raise_all
+from superdex.vector._protocol import Reply
+
+__all__ = ["Flight"]
+
+
+class Flight:
+    """The call in flight, if any.
+
+    Args:
+        pool: The workers.
+
+    Attributes:
+        lifecycle: What is legal now.
+        buffer: The buffer that the last call was told to write.
+    """
+
+    def __init__(self, pool: WorkerPool | LocalPool) -> None:
+        self.lifecycle = Lifecycle()
+        self.buffer = 0
+        self._pool = pool
+
+    def check_alive(self, call: str) -> None:
+        """Raise `WorkerDied`, and be broken, if a worker died since the last call."""
+        try:
+            self._pool.raise_if_dead(call)
+        except Exception as failure:
+            self.lifecycle.break_down(failure)
+            raise
+
+    def start(
+        self,
+        call: str,
+        command: int,
+        buffer: int = 0,
+        payloads: Sequence[bytes] = (),
+        workers: Sequence[int] | None = None,
+    ) -> None:
+        """Send a command to workers, with a payload for each or none at all.
+
+        Args:
+            call: As the lifecycle knows it: "step", "reset" or "call".
+            command: A `Command`.
+            buffer: Which of the two buffers to write.
+            payloads: One for each worker.
+            workers: Which; all if None.
+        """
+        self._pool.prepare(command, buffer, has_payload=bool(payloads), workers=workers)
+        self.buffer = buffer
+        # from here on the call is in flight, however far an interrupt lets it come
+        self.lifecycle.begin(call)
+        try:
+            self._pool.wake(payloads)
+        except KeyboardInterrupt:
+            self._interrupt()
+            raise
+
+    def finish(
+        self, call: str, timeout: float | None = None, *, name: str | None = None
+    ) -> list[tuple[int, Reply]]:
+        """Wait for the call in flight, take its replies whole and raise its failures.
+
+        Args:
+            call: As in `start`.
+            timeout: In seconds.
+            name: Of the call, for errors, where it is another.
+
+        Raises:
+            CallTimeout: When the time is up; the call stays in flight.
+            WorkerRaised, WorkerDied, ExceptionGroup: After a failure in a step or reset everything
+                is broken; an environment that raised in another call leaves it usable.
+        """
+        all_replies = call == "call"
+        try:
+            self._pool.wait(name or call, timeout, all_replies=all_replies)
+            replies = self._pool.replies() if self._pool.status else []
+        except CallTimeout:
+            raise
+        except KeyboardInterrupt:
+            self._interrupt()
+            raise
+        except BaseException as failure:
+            self.lifecycle.break_down(failure)
+            raise
+        self.lifecycle.finish()
+        try:
+            raise_all(failures_of(replies))
+        except Exception as failure:
+            if not all_replies:
+                self.lifecycle.break_down(failure)
+            raise
+        return replies
+
+    def drain(self) -> None:
+        """Wait for a call that was interrupted, if there is one, and drop its result."""
+        if self.lifecycle.interrupted:
+            self.finish(self.lifecycle.state.value)
+
+    def _interrupt(self) -> None:
+        if isinstance(self._pool, LocalPool):  # an environment was left in the middle of it
+            self.lifecycle.break_down(KeyboardInterrupt("in the middle of a call"))
+        else:
+            self.lifecycle.interrupted = True

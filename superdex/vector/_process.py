@@ -1,0 +1,143 @@
+"""A worker's process: what it inherits, how its end is noticed, and how it is ended.
+
+Also the two ways in which a process and Ctrl-C or a missing main guard get on with each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
+from time import monotonic
+from typing import Any
+
+__all__ = [
+    "KILL_SECONDS",
+    "MAIN_GUARD_EXIT_CODE",
+    "MAIN_GUARD_HINT",
+    "WorkerProcess",
+    "ctrl_c_held_back",
+    "refuse_in_unguarded_main",
+    "worker_environment",
+]
+
+MAIN_GUARD_EXIT_CODE = 87
+"""With which a worker ends that was started by a main module without a guard."""
+
+KILL_SECONDS = 1.0
+"""How long a process gets to end after a signal."""
+
+MAIN_GUARD_HINT = """\
+the workers could not start, because the script makes its vector environment at import, and every
+worker imports the script. Make it inside a function that is called under a guard:
+
+    def main():
+        with HybridVectorEnv(env_fns, num_envs_per_worker=...) as env:
+            ...
+
+    if __name__ == "__main__":
+        main()
+"""
+
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+
+_environment_lock = threading.Lock()
+
+
+class WorkerProcess:
+    """A started worker process and the descriptor that tells of its end.
+
+    A pidfd where there is one: `multiprocessing`'s sentinel is a pipe, which processes forked by an
+    environment hold open as well, so that it may outlive the worker.
+    """
+
+    def __init__(self, process: SpawnProcess) -> None:
+        assert process.pid is not None
+        self._process = process
+        self.pid = process.pid
+        self._pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else None
+        self.exit_notice: int = process.sentinel if self._pidfd is None else self._pidfd
+        """Readable once the process has ended."""
+
+    def wait(self, timeout: float) -> int | None:
+        """Return the exit code, or None if the process still runs after that time."""
+        wait([self.exit_notice], max(0.0, timeout))
+        return self._process.exitcode
+
+    def end(self, deadline: float) -> None:
+        """Terminate what still runs, kill it at the deadline, and the processes it started too."""
+        if self.wait(0.0) is None:
+            self._process.terminate()
+        if self.wait(deadline - monotonic()) is None:
+            self._process.kill()
+        # the worker leads a group, which may outlive it
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.wait(KILL_SECONDS)
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+        with contextlib.suppress(ValueError):  # still running: stuck in the kernel
+            self._process.close()
+
+
+def refuse_in_unguarded_main() -> None:
+    """End this process if it is a worker that is still importing the main module.
+
+    The parent then explains the missing guard; a traceback from every worker would bury that.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        os._exit(MAIN_GUARD_EXIT_CODE)
+
+
+@contextlib.contextmanager
+def worker_environment() -> Iterator[None]:
+    """Give processes started inside one thread for numeric libraries, and Ctrl-C blocked.
+
+    Those variables are read when a library is first imported, which in a spawned process is before
+    any of our code runs; so they must be in the environment that it inherits. What the user set
+    stays. Ctrl-C is unblocked by the worker once it is settled.
+    """
+    with _environment_lock:
+        added = [name for name in _THREAD_VARIABLES if name not in os.environ]
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        os.environ.update(dict.fromkeys(added, "1"))
+        try:
+            yield
+        finally:
+            for name in added:
+                os.environ.pop(name, None)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+@contextlib.contextmanager
+def ctrl_c_held_back() -> Iterator[None]:
+    """Hold Ctrl-C back while a message is on its way: half a message would garble the pipe."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[Any] = []
+    previous = signal.getsignal(signal.SIGINT)
+    if not callable(previous):
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *arguments: held.append(arguments))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        if held:
+            previous(*held[0])
