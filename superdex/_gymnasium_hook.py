@@ -3,17 +3,20 @@
 Gymnasium's own plug-in entry point is gone since its version 1.0, and an id is known only once
 somebody imported the package that registers it. So the wheel brings `superdex_gym.pth`, whose one
 line calls `install` as Python starts. It waits for `import gymnasium`, and costs a process that
-never does so about a millisecond.
+never does so less than a millisecond; hence no import here that is not needed at once.
 """
 
 from __future__ import annotations
 
 import sys
-import warnings
-from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
+
+TYPE_CHECKING = False  # as type checkers read it; importing typing takes milliseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.abc import Loader
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 __all__ = ["install"]
 
@@ -24,7 +27,7 @@ def install() -> None:
         sys.meta_path.insert(0, _GymnasiumFinder())
 
 
-class _GymnasiumFinder(MetaPathFinder):
+class _GymnasiumFinder:
     """Finds `gymnasium` once, as it would be found anyway."""
 
     def find_spec(
@@ -32,14 +35,16 @@ class _GymnasiumFinder(MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname != "gymnasium":
             return None
+        from importlib.machinery import PathFinder
+
         sys.meta_path.remove(self)
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _RegisteringLoader(spec.loader)
+            spec.loader = _RegisteringLoader(spec.loader)  # type: ignore[assignment]  # no ABC
         return spec
 
 
-class _RegisteringLoader(Loader):
+class _RegisteringLoader:
     """Loads a module as `loader` does, gives it that loader back, then registers the ids."""
 
     def __init__(self, loader: Loader) -> None:
@@ -55,4 +60,6 @@ class _RegisteringLoader(Loader):
         try:
             import superdex.envs  # noqa: F401 - importing it registers
         except Exception as error:  # Gymnasium itself must not fail for our sake
+            import warnings
+
             warnings.warn(f"superdex could not register its environments: {error}", stacklevel=2)
