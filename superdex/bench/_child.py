@@ -1,4 +1,8 @@
-"""Run one function in a fresh process, so that its memory and its crashes are its own."""
+"""Run one function in a fresh process, so that its memory and its crashes are its own.
+
+What that process and its own children print goes to a file: environments and engines are chatty,
+and the terminal belongs to tables and progress. It is shown where the process died.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,11 @@ import contextlib
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from multiprocessing import connection, get_context, resource_tracker
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -18,6 +24,7 @@ __all__ = ["ChildFailed", "run_in_child"]
 
 # How long a child may take to close its environments after Ctrl-C, and to end after its answer.
 _GRACE_SECONDS = 10.0
+_LINES_SHOWN = 10
 
 
 class ChildFailed(Exception):
@@ -33,13 +40,16 @@ def run_in_child(function: Callable[..., Any], *args: Any) -> Any:
 
     Raises:
         ChildFailed: If the function raised, or its process ended without an answer. The message
-            has the exception's type and text, or the exit code or signal.
+            has the exception's type and text, or the exit code or signal and what was printed last.
         KeyboardInterrupt: On Ctrl-C, once the process has ended.
     """
+    with tempfile.TemporaryDirectory(prefix="superdex-", ignore_cleanup_errors=True) as folder:
+        return _run(cloudpickle.dumps((function, args)), Path(folder, "printed"))
+
+
+def _run(call: bytes, printed: Path) -> Any:
     receiver, sender = get_context("spawn").Pipe(duplex=False)
-    process = get_context("spawn").Process(
-        target=_serve, args=(sender, cloudpickle.dumps((function, args)))
-    )
+    process = get_context("spawn").Process(target=_serve, args=(sender, call, printed))
     with _interrupts_held():
         process.start()
     sender.close()
@@ -56,7 +66,7 @@ def run_in_child(function: Callable[..., Any], *args: Any) -> Any:
     process.join(_GRACE_SECONDS)
     _kill(process)
     if answer is None:
-        raise ChildFailed(_describe_end(process.exitcode))
+        raise ChildFailed(_describe_end(process.exitcode) + _last_lines(printed))
     result, problem = answer
     if problem is not None:
         raise ChildFailed(problem)
@@ -82,13 +92,14 @@ def _interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _serve(sender: connection.Connection, call: bytes) -> None:
+def _serve(sender: connection.Connection, call: bytes, printed: Path) -> None:
     """Answer with (result, None) or (None, problem)."""
     signal.signal(signal.SIGINT, _interrupt_once)
     answer: tuple[Any, str | None]
     try:
         if sys.platform != "win32":
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        _print_to(printed)
         function, args = cloudpickle.loads(call)
         answer = (function(*args), None)
     except KeyboardInterrupt:
@@ -97,6 +108,21 @@ def _serve(sender: connection.Connection, call: bytes) -> None:
         answer = (None, _describe(error))
     with contextlib.suppress(BrokenPipeError):
         sender.send(answer)
+
+
+def _print_to(path: Path) -> None:
+    """Send what this process and its children print to a file, the native code's too."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(file, stream)
+    os.close(file)
+
+
+def _last_lines(path: Path) -> str:
+    if not path.exists():
+        return ""
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "".join(f"\n    {line}" for line in lines[-_LINES_SHOWN:])
 
 
 def _interrupt_once(signum: int, _frame: FrameType | None) -> None:

@@ -36,6 +36,16 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def complain_and_die() -> None:
+    os.write(2, b"out of luck")
+    os._exit(3)
+
+
+def complain() -> None:
+    os.write(1, b"a printed line")
+    os.write(2, b"a native warning")
+
+
 def wait_for_ever(started: Path, ended: Path) -> None:
     started.touch()
     try:
@@ -66,6 +76,18 @@ def test_early_exit_is_named_by_code():
     """A process that leaves without an answer is noticed at once."""
     with pytest.raises(ChildFailed, match="exit code 3"):
         run_in_child(leave)
+
+
+def test_last_words_of_a_process_are_told():
+    """What it printed before it ended without an answer is part of the message."""
+    with pytest.raises(ChildFailed, match="out of luck"):
+        run_in_child(complain_and_die)
+
+
+def test_chatter_stays_out_of_the_terminal(capfd):
+    """What an environment or its engine prints does not get between tables and progress."""
+    run_in_child(complain)
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no signals to die of")
