@@ -93,7 +93,7 @@ class WorkerPool:
             alarm.close()
             for worker, construction in enumerate(constructions):
                 self._send(worker, _remote.dumps(construction))
-            self._gather("start", b"hello")
+            self._gather("start")
             self.spaces: list[SpaceReport] = self._gather_spaces()
         except BaseException:
             alarm.close()
@@ -123,39 +123,49 @@ class WorkerPool:
     def _gather_spaces(self) -> list[SpaceReport]:
         for end in (*self._requests, *self._replies):
             end.unlink()
-        answers = [_remote.loads(message) for message in self._gather("construct")]
-        for answer in answers:
+        answers = self._gather("construct")
+        for answer in answers.values():
             if isinstance(answer, Exception):
                 raise answer
         raise_all(
             [
                 answer.to_error(worker)
-                for worker, answer in enumerate(answers)
+                for worker, answer in sorted(answers.items())
                 if isinstance(answer, Failure)
             ]
         )
-        return answers
+        return [answers[worker] for worker in self._all]
 
-    def _gather(self, call: str, expected: bytes | None = None) -> list[bytes]:
-        """Return one message from each worker, or raise if one of them died."""
-        messages: dict[int, bytes] = {}
+    def _gather(self, call: str) -> dict[int, Any]:
+        """Return one message from each worker, or soon after the first failure what came so far.
+
+        Raises:
+            WorkerDied, StartupError: If one of them died.
+        """
+        answers: dict[int, Any] = {}
         numbers: dict[Any, int] = {c: worker for worker, c in enumerate(self._connections)}
         numbers |= {process.exit_notice: w for w, process in enumerate(self._processes)}
-        while len(messages) < len(self._connections):
-            ready = wait([key for key, worker in numbers.items() if worker not in messages])
-            # a message outranks the death of the worker that sent it
-            for key in sorted(ready, key=lambda key: isinstance(key, int)):
-                worker = numbers[key]
-                if worker in messages:
-                    continue
-                if key is not self._connections[worker] and not self._connections[worker].poll():
-                    self._raise_dead_at_start(call)
+        deadline: float | None = None
+        while len(answers) < len(self._connections):
+            ready = wait(
+                [key for key, worker in numbers.items() if worker not in answers],
+                None if deadline is None else max(0.0, deadline - monotonic()),
+            )
+            if not ready:
+                break
+            for worker in {numbers[key] for key in ready}:
+                connection = self._connections[worker]
                 try:
-                    messages[worker] = self._connections[worker].recv_bytes()
+                    # a message outranks the death of the worker that sent it
+                    answer = _remote.loads(connection.recv_bytes()) if connection.poll() else None
                 except (EOFError, ConnectionError):
+                    answer = None
+                if answer is None:
                     self._raise_dead_at_start(call)
-        assert expected is None or set(messages.values()) == {expected}
-        return [messages[worker] for worker in range(len(messages))]
+                answers[worker] = answer
+                if isinstance(answer, Failure | Exception) and deadline is None:
+                    deadline = monotonic() + _GRACE_SECONDS
+        return answers
 
     def _raise_dead_at_start(self, call: str) -> None:
         deadline = monotonic() + _GRACE_SECONDS
@@ -186,9 +196,9 @@ class WorkerPool:
             for worker, connection in enumerate(self._connections):
                 connection.send_bytes(_remote.dumps(layout))
                 send_handle(connection, self._block.fd, self._processes[worker].pid)
-        except (BrokenPipeError, ConnectionError):
+        except ConnectionError:
             self._raise_dead_at_start("construct")
-        self._gather("construct", b"attached")
+        self._gather("construct")
         self._watcher = threading.Thread(target=self._watch, name="superdex-watcher", daemon=True)
         self._watcher.start()
         return self._block.arrays
@@ -230,18 +240,17 @@ class WorkerPool:
     def wake(self, payloads: Sequence[bytes] = ()) -> None:
         """Wake the workers of the prepared command, and send each its payload, if any."""
         self._resend = True  # until all are awake: an interrupt may come between two of them
-        with ctrl_c_held_back() if payloads else contextlib.nullcontext():
-            for worker in self._waiting:
-                self._requests[worker].release()
-            for worker, payload in zip(self._waiting, payloads, strict=False):
-                self._send(worker, payload)
+        for worker in self._waiting:
+            self._requests[worker].release()
+        if payloads:
+            with ctrl_c_held_back():
+                for worker, payload in zip(self._waiting, payloads, strict=True):
+                    self._send(worker, payload)
         self._resend = False
 
     def _send(self, worker: int, message: bytes) -> None:
         self.messages += 1
-        with contextlib.suppress(
-            BrokenPipeError, ConnectionError
-        ):  # its death is noticed elsewhere
+        with contextlib.suppress(ConnectionError):  # its death is noticed elsewhere
             self._connections[worker].send_bytes(message)
 
     def wait(self, call: str, timeout: float | None = None, *, all_replies: bool = False) -> None:
@@ -284,24 +293,23 @@ class WorkerPool:
 
     def _gather_trouble(self, call: str, *, all_replies: bool) -> bool:
         """Look whether a worker of this call failed; return whether to stop waiting for others."""
-        if all_replies and not self._dead:
-            return False
-        waiting = self._waiting
         self._trouble = False  # before looking, or trouble in between would be missed
-        if not self._failed(waiting) and not self._dead:
-            return False
-        self._trouble = True
+        waiting = self._waiting
+        if not self._died(waiting) and (all_replies or not self._failed(waiting)):
+            return False  # it was in an earlier call, or after its reply in this one
         deadline = monotonic() + _GRACE_SECONDS
         for worker in waiting:
             while not (self._is_done(worker) or worker in self._dead) and monotonic() < deadline:
                 self._replies[worker].wait(perf_counter() + deadline - monotonic())
-        died = [self._death(w, call) for w in sorted(self._dead) if not self._is_done(w)]
-        if died:
-            raise_all([*failures_of(self.replies()), *died])
+        if died := self._died(waiting):
+            raise_all([*failures_of(self.replies()), *(self._death(w, call) for w in died)])
         return True
 
     def _is_done(self, worker: int) -> bool:
         return bool(self._words[worker][Word.DONE] == self._sequence)
+
+    def _died(self, workers: Sequence[int]) -> list[int]:
+        return [w for w in workers if w in self._dead and not self._is_done(w)]
 
     def _failed(self, workers: Sequence[int]) -> list[int]:
         return [

@@ -139,7 +139,7 @@ def run(
     """
     _settle_process()
     try:
-        connection.send_bytes(b"hello")
+        connection.send_bytes(_remote.dumps("here"))
         built = _construct(connection)
         if built is None:
             return
@@ -147,7 +147,7 @@ def run(
             layout = _remote.loads(connection.recv_bytes())
             with Block(layout, recv_handle(connection)) as block:
                 built.attach(block.arrays, worker)
-                connection.send_bytes(b"attached")
+                connection.send_bytes(_remote.dumps("attached"))
                 _serve(built, connection, alarm, request, reply)
         finally:
             built.group.close()
@@ -178,7 +178,7 @@ def _construct(connection: Connection) -> Worker | None:
 def _serve(
     worker: Worker, connection: Connection, alarm: Connection, request: Signal, reply: Signal
 ) -> None:
-    words, handle = worker.words, worker.handle
+    words = worker.words
     done = words[Word.DONE]
     command = 0
     while command != Command.CLOSE:
@@ -187,8 +187,7 @@ def _serve(
         if sequence == done:
             continue  # a wake-up too many
         command = words[Word.COMMAND]
-        payload = _remote.loads(connection.recv_bytes()) if words[Word.HAS_PAYLOAD] else None
-        answer = handle(command, words[Word.BUFFER], payload)
+        answer = _answer(worker, command, connection)
         message = _dump_reply(answer, worker) if answer else None
         status = Status.OK if message is None else Status.HAS_REPLY
         if answer.failures:
@@ -200,6 +199,17 @@ def _serve(
             if answer.failures:
                 alarm.send_bytes(b"!")
             connection.send_bytes(message)
+
+
+def _answer(worker: Worker, command: int, connection: Connection) -> Reply:
+    payload = None
+    if worker.words[Word.HAS_PAYLOAD]:
+        message = connection.recv_bytes()
+        try:
+            payload = _remote.loads(message)
+        except Exception as error:  # an argument of a class that only the parent can import
+            return Reply(failures=[Failure.of(error, COMMAND_NAMES[command])])
+    return worker.handle(command, worker.words[Word.BUFFER], payload)
 
 
 def _dump_reply(reply: Reply, worker: Worker) -> bytes:
