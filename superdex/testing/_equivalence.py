@@ -127,7 +127,7 @@ def _compare(
         ended = np.flatnonzero(terminated | truncated)
         if mode is AutoresetMode.DISABLED and ended.size:
             firsts, _ = envs.reset_envs(ended)
-            for index in ended:
+            for index in map(int, ended):
                 at = f"{where}, reset after step {number}, environment {index}"
                 final = expected[index][number].final_observation
                 _same(firsts[index], final, f"{at}: observation")

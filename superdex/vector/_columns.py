@@ -271,9 +271,13 @@ class InfoWriter:
 
     def _spread_pattern(self) -> None:
         """Move what was taken the common way to the sparse columns."""
-        for row, values in zip(self._pattern_rows, self._pattern_taken, strict=True):
-            for slot, value in dict(zip(self._pattern_slots, values, strict=True)).items():
-                self._put(slot, row, value)
+        columns = dict(
+            zip(self._pattern_slots, zip(*self._pattern_taken, strict=True), strict=False)
+        )
+        for slot, values in columns.items():
+            rows, taken = self._sparse.setdefault(slot, ([], []))
+            rows += self._pattern_rows
+            taken += values
         self._pattern_rows, self._pattern_taken = [], []
 
     def finish(self, buffer: int) -> tuple[int, list[InfoEntry]]:

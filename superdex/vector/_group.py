@@ -39,6 +39,12 @@ __all__ = [
 AutoresetOptions: TypeAlias = Callable[[int, int], dict[str, Any] | None] | str | None
 
 
+_WHERE_TO_REGISTER = (
+    "Workers import the main module, but not what runs under its guard. Register the id in a module "
+    "and import that inside the function that builds the environment, or register it at the top "
+    "level of the main module."
+)
+
 _SMALL_BYTES = 1024
 """The largest observation that is taken as bytes."""
 
@@ -156,6 +162,8 @@ class EnvGroup:
         try:
             env = env_fn()
         except (Exception, SystemExit) as error:
+            if isinstance(error, gym.error.UnregisteredEnv):
+                error.add_note(_WHERE_TO_REGISTER)
             raise EnvFailure(index, "construct") from error
         if not isinstance(env, gym.Env):
             raise TypeError(
