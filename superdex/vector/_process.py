@@ -33,8 +33,8 @@ KILL_SECONDS = 1.0
 """How long a process gets to end after a signal."""
 
 MAIN_GUARD_HINT = """\
-the workers could not start, because the script makes its vector environment at import, and every
-worker imports the script. Make it inside a function that is called under a guard:
+The workers could not start, because the script makes its vector environment as it is imported, and
+every worker imports the script. Make it inside a function that is called under a guard:
 
     def main():
         with HybridVectorEnv(env_fns, num_envs_per_worker=...) as env:

@@ -111,7 +111,7 @@ class Failure:
             error = error.__cause__ or error
         text = "".join(traceback.format_exception(error))
         try:
-            summary = traceback.format_exception_only(error)[-1].strip()
+            summary = f"{type(error).__name__}: {error}"
         except Exception:
             summary = type(error).__name__
         return cls(env_index, call, summary, text, _dump_exception(error))
