@@ -79,7 +79,13 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+    try:
+        module = import_module(f"{__name__}.{home}")
+    except AttributeError as error:
+        # MuJoCo raises one where MUJOCO_GL names a library that is missing; `from … import` would
+        # take it for a missing name.
+        raise ImportError(f"importing {name} failed: {error}") from error
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -83,7 +83,8 @@ class SceneEnvCfg:
             )
         size = self.render_size
         if size is not None:
-            if len(size) != 2 or not all(isinstance(n, int) and n > 0 for n in size):
+            is_pair = isinstance(size, Sequence) and len(size) == 2
+            if not is_pair or not all(isinstance(n, int) and n > 0 for n in size):
                 raise ValueError(f"render_size must be (width, height) in pixels, got {size!r}")
             object.__setattr__(self, "render_size", tuple(size))
 

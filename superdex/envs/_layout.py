@@ -35,7 +35,6 @@ class BoxLayout:
         self.low = _joined([box.low for _, box in named], self.dtype)
         self.high = _joined([box.high for _, box in named], self.dtype)
         self.size = self.low.size
-        self._zeros = np.zeros(self.size, self.dtype)
         self._places: list[tuple[str, slice, tuple[int, ...]]] = []
         start = 0
         for name, box in named:
@@ -142,8 +141,8 @@ class BoxLayout:
         action = np.asarray(flat, self.dtype)
         if action.shape != self.low.shape:
             raise ValueError(f"The action must have shape {self.low.shape}, got {action.shape}")
-        # Zero times a finite number is zero, times nan or an infinity is nan: one cheap pass.
-        if action.dot(self._zeros) != 0:
+        # A sum is finite only if every number is; a sum may overflow, and then each is looked at.
+        if not math.isfinite(sum(action.tolist())) and not np.isfinite(action).all():
             raise ValueError(f"The action must be finite, got {action}")
         clipped: NDArray[Any] = np.minimum(np.maximum(action, self.low), self.high)
         return clipped

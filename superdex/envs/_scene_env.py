@@ -115,11 +115,12 @@ class SceneEnv(gym.Env[Observation, Action]):
     cfg: SceneEnvCfg
     _scene: Any
     _agent: Any
+    # Until the constructor has set everything that close() needs.
+    _closed = True
 
     def __init__(
         self, cfg: SceneEnvCfg | Mapping[str, Any] | None = None, **overrides: Any
     ) -> None:
-        self._closed = False
         self.cfg = self.cfg_class.from_any(cfg, **overrides)
         self.render_mode = self.cfg.render_mode
         self.metadata = {**type(self).metadata, "render_fps": self.cfg.control_frequency}
@@ -147,6 +148,7 @@ class SceneEnv(gym.Env[Observation, Action]):
                 "_reset_scene",
             ):
                 setattr(self, hook, self._stopwatch.timed(hook, getattr(self, hook)))
+        self._closed = False
 
     # Hooks
 
@@ -401,9 +403,7 @@ class SceneEnv(gym.Env[Observation, Action]):
 
     def __del__(self) -> None:
         # A net for environments that were dropped: their share of a scene must not outlive them.
-        # `_closed` is missing where the constructor failed before it began.
-        if not getattr(self, "_closed", True):
-            self.close()
+        self.close()
 
     # Beyond Gymnasium's interface
 

@@ -24,8 +24,12 @@ __all__ = ["MujocoScene", "Scene", "SceneData", "SceneManager", "live_scene_coun
 
 def __getattr__(name: str) -> Any:
     if name == "MujocoScene":
-        from superdex.scenes._mujoco import MujocoScene
-
+        try:
+            from superdex.scenes._mujoco import MujocoScene
+        except AttributeError as error:
+            # MuJoCo raises one where MUJOCO_GL names a library that is missing; `from … import`
+            # would take it for a missing name.
+            raise ImportError(f"importing {name} failed: {error}") from error
         return MujocoScene
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

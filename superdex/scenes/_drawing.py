@@ -42,10 +42,7 @@ class Drawing:
         screen.offheight = max(screen.offheight, height)
         self._scene = mujoco.MjvScene(model, maxgeom=_MAX_GEOMS)
         self._option = mujoco.MjvOption()
-        self._gl = _gl_context(width, height)
-        self._gl.make_current()
-        self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150.value)
-        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._context)
+        self._gl, self._context = _contexts(model, width, height)
 
     def draw(self, data: mujoco.MjData, camera: Camera) -> NDArray[np.uint8]:
         """Return the picture, (height, width, 3), owned by the caller.
@@ -53,19 +50,18 @@ class Drawing:
         Raises:
             ValueError: There is no such camera.
         """
-        mujoco.mjv_updateScene(
-            self._model,
-            data,
-            self._option,
-            None,
-            self._view(camera),
-            mujoco.mjtCatBit.mjCAT_ALL.value,
-            self._scene,
-        )
+        view = self._view(camera)
+        everything = mujoco.mjtCatBit.mjCAT_ALL.value
+        # Infinite planes are laid out around the camera of the update before: the second update
+        # makes the picture depend on the state alone, not on what was drawn last.
+        for _ in range(2):
+            mujoco.mjv_updateScene(
+                self._model, data, self._option, None, view, everything, self._scene
+            )
         picture = np.empty((self._rect.height, self._rect.width, 3), np.uint8)
-        self._gl.make_current()
-        mujoco.mjr_render(self._rect, self._scene, self._context)
-        mujoco.mjr_readPixels(picture, None, self._rect, self._context)
+        with self._gl.as_current():
+            mujoco.mjr_render(self._rect, self._scene, self._context)
+            mujoco.mjr_readPixels(picture, None, self._rect, self._context)
         # OpenGL's first row is the bottom one.
         return picture[::-1].copy()
 
@@ -73,8 +69,8 @@ class Drawing:
         """Free the OpenGL context; closing twice is fine."""
         if self._gl is None:
             return
-        self._gl.make_current()
-        self._context.free()
+        with self._gl.as_current():
+            self._context.free()
         self._gl.free()
         self._gl = None
 
@@ -99,8 +95,8 @@ class Drawing:
         return view
 
 
-def _gl_context(width: int, height: int) -> Any:
-    """Return an OpenGL context that draws off screen.
+def _contexts(model: mujoco.MjModel, width: int, height: int) -> tuple[Any, mujoco.MjrContext]:
+    """Return an OpenGL context that draws off screen, and MuJoCo's drawing context in it.
 
     Raises:
         RuntimeError: There is none to be had; the message says what to install or to set.
@@ -116,14 +112,19 @@ def _gl_context(width: int, height: int) -> Any:
                 from mujoco.egl import GLContext
             else:
                 from mujoco import GLContext
-            return GLContext(width, height)
+            gl = GLContext(width, height)
+        # It is current only while it is used, so that any thread may use it next.
+        with gl.as_current():
+            context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150.value)
+            mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, context)
     # The backends fail in their own ways: ImportError without the library, AttributeError from
-    # PyOpenGL's half-loaded platform, RuntimeError or an own GLError without a device.
+    # PyOpenGL's half-loaded platform, GLError or mujoco.FatalError without a device.
     except Exception as error:
-        backend = "egl (chosen because there is no display)" if headless else repr(chosen)
+        backend = "egl, chosen because there is no display," if headless else repr(chosen)
         raise RuntimeError(
             f"No OpenGL context for rendering: backend {backend} failed with "
             f"{type(error).__name__}: {error}. On Linux without a screen install EGL "
             "(Debian and Ubuntu: apt-get install libegl1) and set MUJOCO_GL=egl, or install "
             "OSMesa (libosmesa6) and set MUJOCO_GL=osmesa."
         ) from error
+    return gl, context

@@ -100,7 +100,7 @@ def test_a_missing_method_is_found():
 
 
 def test_a_scene_of_another_engine_is_checked_through_functions():
-    """act and observe make the check work on any scene; here one that counts wrong."""
+    """Acting and observing by functions opens the check to any scene."""
 
     class Counter:
         def __init__(self, *, exact: bool) -> None:

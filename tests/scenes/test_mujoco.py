@@ -90,10 +90,21 @@ def test_restored_steps_are_bit_equal_with_contacts(scene, warm_up):
 def test_a_state_holds_all_that_moves_or_is_set(scene):
     """Warm start, controls, applied forces, mocap, activation, constraints and clock go back."""
     run(scene, 0, 30)
-    names = (
-        "qpos qvel act qacc_warmstart ctrl qfrc_applied xfrc_applied mocap_pos mocap_quat "
-        "eq_active userdata xpos xipos"
-    ).split()
+    names = [
+        "qpos",
+        "qvel",
+        "act",
+        "qacc_warmstart",
+        "ctrl",
+        "qfrc_applied",
+        "xfrc_applied",
+        "mocap_pos",
+        "mocap_quat",
+        "eq_active",
+        "userdata",
+        "xpos",
+        "xipos",
+    ]
     before = {name: getattr(scene.data, name).copy() for name in names}
     before_time = scene.data.time
     handle = scene.capture_state()
@@ -122,7 +133,7 @@ def test_interleaved_states_move_as_scenes_of_their_own(order, seed):
 
 
 def test_declared_fields_are_what_an_unshared_scene_reads_before_a_step(scene):
-    """xpos after a restore is the one that mj_step left, not one computed anew."""
+    """After a restore xpos is the one that mj_step left, not one computed anew."""
     run(scene, 0, 30)
     left_by_step = scene.data.xpos.copy()
     handle = scene.capture_state()

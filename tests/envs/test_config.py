@@ -1,0 +1,106 @@
+"""Settings are checked at once, and a dict does for a configuration everywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from superdex.envs import AntEnvCfg, CartPoleEnv, CartPoleEnvCfg, HalfCheetahEnvCfg, SceneEnvCfg
+
+
+def test_defaults_are_the_documented_ones():
+    """The base settings are those of the reference."""
+    cfg = SceneEnvCfg(control_frequency=20, simulation_frequency=100)
+    assert cfg.steps_per_episode == -1
+    assert cfg.reset_noise_scale == 0.0
+    assert cfg.use_shared_scenes is True
+    assert (cfg.render_mode, cfg.render_size, cfg.profile) == (None, None, False)
+    assert (cfg.num_substeps, cfg.control_timestep, cfg.simulation_timestep) == (5, 0.05, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"control_frequency": 0}, "control_frequency must be a positive number, got 0"),
+        ({"simulation_frequency": -1}, "simulation_frequency must be a positive number"),
+        ({"control_frequency": float("nan")}, "control_frequency must be a positive number"),
+        ({"control_frequency": "fast"}, "control_frequency must be a positive number"),
+        ({"control_frequency": 50, "simulation_frequency": 75}, "multiple of control_frequency"),
+        ({"control_frequency": 50, "simulation_frequency": 25}, "multiple of control_frequency"),
+        ({"steps_per_episode": 0}, "steps_per_episode must be -1 or a positive integer, got 0"),
+        ({"steps_per_episode": 2.5}, "steps_per_episode must be -1 or a positive integer"),
+        ({"reset_noise_scale": -0.1}, "reset_noise_scale must be a number ≥ 0, got -0.1"),
+        ({"use_shared_scenes": "no"}, "use_shared_scenes must be True or False, got 'no'"),
+        ({"use_gravity": 1}, "use_gravity must be True or False, got 1"),
+        ({"render_mode": "human"}, "render_mode must be None or one of 'rgb_array', got 'human'"),
+        ({"render_size": (640,)}, r"render_size must be \(width, height\) in pixels"),
+        ({"render_size": (640, 0)}, r"render_size must be \(width, height\) in pixels"),
+        ({"render_size": 640}, r"render_size must be \(width, height\) in pixels, got 640"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused(values, message):
+    """The message names the setting and the value."""
+    with pytest.raises(ValueError, match=message):
+        CartPoleEnvCfg(**values)
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_known_one():
+    """A slip of the pen is answered with a suggestion, in a dict and as a keyword."""
+    message = "CartPoleEnvCfg has no key 'use_dampin'; did you mean 'use_damping'?"
+    with pytest.raises(ValueError, match=message.replace("?", r"\?")):
+        CartPoleEnv({"use_dampin": True})
+    with pytest.raises(ValueError, match="did you mean 'use_damping'"):
+        CartPoleEnv(use_dampin=True)
+    with pytest.raises(ValueError, match="known keys: control_frequency, "):
+        CartPoleEnv({"xyz": True})
+
+
+def test_dict_configuration_and_keywords_say_the_same():
+    """Three ways of one setting; keywords win."""
+    expected = CartPoleEnvCfg(use_gravity=False)
+    assert CartPoleEnvCfg.from_any({"use_gravity": False}) == expected
+    assert CartPoleEnvCfg.from_any(expected) is expected
+    assert CartPoleEnvCfg.from_any(use_gravity=False) == expected
+    assert CartPoleEnvCfg.from_any({"use_gravity": True}, use_gravity=False) == expected
+    assert CartPoleEnvCfg.from_any(CartPoleEnvCfg(), use_gravity=False) == expected
+
+
+def test_the_callers_dict_is_left_alone():
+    """A dict passed in is not changed."""
+    config = {"use_gravity": False}
+    CartPoleEnvCfg.from_any(config, free_pole=True)
+    assert config == {"use_gravity": False}
+
+
+def test_another_environments_configuration_is_refused():
+    """So is anything that is no configuration."""
+    with pytest.raises(TypeError, match="must be a CartPoleEnvCfg or a dict, got HalfCheetahEnvCf"):
+        CartPoleEnv(HalfCheetahEnvCfg())
+    with pytest.raises(TypeError, match="must be a CartPoleEnvCfg or a dict, got int"):
+        CartPoleEnv(3)
+
+
+def test_a_subclass_of_the_configuration_is_kept():
+    """Overrides of a derived configuration may name what it adds."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class LongPoleCfg(CartPoleEnvCfg):
+        length: float = 2.0
+
+    cfg = CartPoleEnvCfg.from_any(LongPoleCfg(), length=3.0)
+    assert isinstance(cfg, LongPoleCfg)
+    assert cfg.length == 3.0
+
+
+def test_numpy_values_are_taken_like_pythons_own():
+    """A NumPy bool gives the same scene name as a bool."""
+    assert CartPoleEnvCfg(use_gravity=np.True_).use_gravity is True
+    assert CartPoleEnvCfg(steps_per_episode=np.int64(5)).steps_per_episode == 5
+
+
+def test_the_ant_has_one_friction_only():
+    """Low and high friction at once make no sense."""
+    with pytest.raises(ValueError, match="exclude each other"):
+        AntEnvCfg(use_low_friction=True, use_high_friction=True)
