@@ -176,6 +176,7 @@ class InfoWriter:
 
     def __init__(self, rows: range, data: np.ndarray, masks: np.ndarray) -> None:
         self._start, self._count = rows.start, len(rows)
+        self._all_rows = list(range(len(rows)))
         self._data, self._masks = data, masks
         self._columns: dict[str, tuple[int, Column]] = {}
         self._views: list[list[tuple[np.ndarray, np.ndarray]]] = []
@@ -284,7 +285,8 @@ class InfoWriter:
         """Write the columns; return a bit for each one written, and what has no column."""
         touched = 0
         if self._pattern_rows:
-            if self._sparse or len(self._pattern_rows) != self._count:
+            # a reset may come in any order of rows, and of some of them only
+            if self._sparse or self._pattern_rows != self._all_rows:
                 self._spread_pattern()
             else:
                 touched |= self._write_dense(self._views[buffer])
