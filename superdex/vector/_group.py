@@ -231,7 +231,8 @@ class EnvGroup:
         except (Exception, SystemExit) as error:
             raise EnvFailure(self.indices[row], "step") from error
         if small:
-            out.observation[:] = np.frombuffer(b"".join(pieces), dtype).reshape(-1, *shape)
+            joined = np.frombuffer(b"".join(pieces), dtype)
+            out.observation[:] = joined.reshape(out.observation.shape)
         out.reward[:] = rewards
         self.env_steps += len(self.envs) - len(pending)
         if ended or pending:
