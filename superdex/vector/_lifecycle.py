@@ -92,10 +92,12 @@ class Lifecycle:
         if self.state is not State.CLOSED:
             self.state = State.BROKEN
             self.failure = failure
+            self.interrupted = False
 
     def close(self) -> None:
         """Move to CLOSED."""
         self.state = State.CLOSED
+        self.interrupted = False
 
     def _refusal(self, call: str) -> Exception:
         state = self.state
