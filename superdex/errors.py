@@ -53,12 +53,14 @@ class SuperdexError(Exception):
 
 
 def rebuild_exception(cls: type[E], args: tuple[Any, ...], state: dict[str, Any]) -> E:
-    """Return an exception as it was, without running its `__init__`.
+    """Return an exception as it was, without running an `__init__` of its own.
 
-    `BaseException.__new__` takes any arguments, so this also rebuilds classes whose `__init__`
+    The builtin it derives from takes any arguments, so this also rebuilds classes whose `__init__`
     takes others than those kept in `args`, at which pickle's own way fails.
     """
     error = cls.__new__(cls, *args)
+    builtin: Any = next(base for base in cls.__mro__ if base.__module__ == "builtins")
+    builtin.__init__(error, *args)  # it keeps facts outside of `args`, such as SystemExit.code
     error.args = args
     error.__dict__.update(state)
     return error

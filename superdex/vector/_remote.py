@@ -6,6 +6,7 @@ is named, and never costs more than the call that it belongs to.
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import traceback
 from collections.abc import Callable, Sequence
@@ -122,7 +123,7 @@ class Failure:
         cause: BaseException = RemoteError(self.traceback)
         if self.pickled is not None:
             try:
-                cause = rebuild_exception(*loads(self.pickled))
+                cause = loads(self.pickled)
             except Exception:  # a class that only the worker can import
                 cause = RemoteError(self.traceback)
         error.__cause__ = cause
@@ -130,10 +131,28 @@ class Failure:
 
 
 def _dump_exception(error: BaseException) -> bytes | None:
-    """Return the parts of an exception pickled, or None where they don't come back as they were."""
-    try:
-        data = dumps((type(error), error.args, error.__dict__))
-        rebuild_exception(*loads(data))
-    except Exception:
-        return None
-    return data
+    """Return an exception pickled, or None where it does not come back as it was.
+
+    By its own way where that works, which knows of facts beside `args` (an OSError's filename);
+    else by its parts.
+    """
+    with contextlib.suppress(Exception):  # its constructor may take other arguments than `args`
+        data = dumps(error)
+        back = loads(data)
+        if type(back) is type(error) and str(back) == str(error):
+            return data
+    with contextlib.suppress(Exception):
+        data = dumps(_Parts(error))
+        loads(data)
+        return data
+    return None
+
+
+class _Parts:
+    """Pickles an exception as its parts."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return rebuild_exception, (type(self._error), self._error.args, self._error.__dict__)
