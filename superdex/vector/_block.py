@@ -35,8 +35,7 @@ class Block:
 
     def __init__(self, layout: Layout, fd: int | None = None) -> None:
         self.fd = _reserve(layout.nbytes) if fd is None else fd
-        self._mmap = mmap.mmap(self.fd, layout.nbytes)
-        self.arrays = layout.views(memoryview(self._mmap))
+        self.arrays = layout.views(memoryview(mmap.mmap(self.fd, layout.nbytes)))
 
     def close(self) -> None:
         """Give the descriptor back; memory goes when the last array on it does."""

@@ -510,7 +510,9 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self.closed = True
         self._flight.lifecycle.close()
         self._finalizer.cancel()
-        raise_all(self._pool.close(timeout))
+        failures = self._pool.close(timeout)
+        del self._action, self._collector  # views of the block hold its memory and a descriptor
+        raise_all(failures)
 
     def __enter__(self) -> Self:
         return self
