@@ -65,6 +65,7 @@ class MujocoScene:
         self._model: mujoco.MjModel | None = model
         self._data: mujoco.MjData | None = mujoco.MjData(model)
         self._fields = tuple(self._field_view(name) for name in fields)
+        self._has_plugins = bool(model.nplugin)
         self._timestep = float(model.opt.timestep)
         self._state_size = mujoco.mj_stateSize(model, _SIGNATURE)
         self._states: dict[int, tuple[NDArray[np.float64], ...]] = {}
@@ -98,14 +99,14 @@ class MujocoScene:
     def model(self) -> mujoco.MjModel:
         """The compiled model; what is changed in it, is changed for everyone on the scene."""
         if self._model is None:
-            raise ClosedError("The scene is closed; build another one")
+            raise _closed()
         return self._model
 
     @property
     def data(self) -> mujoco.MjData:
         """The data, holding the state of whoever stepped or restored last."""
         if self._data is None:
-            raise ClosedError("The scene is closed; build another one")
+            raise _closed()
         return self._data
 
     def capture_state(self) -> int:
@@ -115,8 +116,9 @@ class MujocoScene:
             StateCaptureUnsupported: The model has engine plugins.
             ClosedError: The scene is closed.
         """
-        model, data = self.model, self.data
-        if model.nplugin:
+        if self._model is None:
+            raise _closed()
+        if self._has_plugins:
             raise StateCaptureUnsupported(
                 "State capture is not supported for scenes with plugin actors."
             )
@@ -125,7 +127,7 @@ class MujocoScene:
             saved = self._free.pop()
         else:
             saved = (np.empty(self._state_size), *map(np.empty_like, self._fields))
-        mujoco.mj_getState(model, data, saved[0], _SIGNATURE)
+        mujoco.mj_getState(self._model, self._data, saved[0], _SIGNATURE)
         for place, view in zip(saved[1:], self._fields, strict=True):
             place[...] = view
         handle = _next_handle()
@@ -142,11 +144,10 @@ class MujocoScene:
             ValueError: The handle was released, or is another scene's.
             ClosedError: The scene is closed.
         """
-        model, data = self.model, self.data
         saved = self._states.get(handle)
         if saved is None:
             raise self._unknown(handle)
-        mujoco.mj_setState(model, data, saved[0], _SIGNATURE)
+        mujoco.mj_setState(self._model, self._data, saved[0], _SIGNATURE)
         for place, view in zip(saved[1:], self._fields, strict=True):
             view[...] = place
         self._before_refresh = None
@@ -156,12 +157,12 @@ class MujocoScene:
 
         Raises:
             ValueError: The handle was released already, or is another scene's.
+            ClosedError: The scene is closed.
         """
         saved = self._states.pop(handle, None)
-        if saved is not None:
-            self._free.append(saved)
-        elif self._model is not None:
+        if saved is None:
             raise self._unknown(handle)
+        self._free.append(saved)
 
     def step(self, dt: float, /) -> None:
         """Advance the scene by `dt` seconds, a whole number of the model's timesteps.
@@ -181,7 +182,7 @@ class MujocoScene:
             )
         try:
             self._before_refresh = None
-            mujoco.mj_step(self.model, self.data, count)
+            mujoco.mj_step(self._model, self._data, count)
         finally:
             self._stepping.release()
 
@@ -246,13 +247,17 @@ class MujocoScene:
         for drawing in self._drawings.values():
             drawing.close()
         self._drawings.clear()
+        # Empty, the tables lead every use to where a closed scene is refused: no check per step.
         self._states.clear()
+        self._substeps.clear()
         self._free.clear()
         self._fields = ()
         self._model = self._data = None
 
     def _count_substeps(self, dt: float) -> int:
         """Return how many timesteps `dt` is, remembered for the next call."""
+        if self._model is None:
+            raise _closed()
         timestep = self._timestep
         count = round(dt / timestep) if 0 < dt < math.inf else 0
         if count < 1 or abs(dt / timestep - count) > _TIMESTEP_TOLERANCE * count:
@@ -277,7 +282,13 @@ class MujocoScene:
         return view
 
     def _unknown(self, handle: object) -> ValueError:
+        if self._model is None:
+            return _closed()
         return ValueError(
             f"State {handle!r} is not this scene's: it was released already or was captured from "
             "another scene"
         )
+
+
+def _closed() -> ClosedError:
+    return ClosedError("The scene is closed; build another one")

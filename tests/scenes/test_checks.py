@@ -104,7 +104,8 @@ def test_a_scene_of_another_engine_is_checked_through_functions():
 
     class Counter:
         def __init__(self, *, exact: bool) -> None:
-            self.exact, self.value, self.states, self.next = exact, 0.0, {}, 0
+            self.exact, self.value, self.next = exact, 0.0, 0
+            self.states: dict[tuple[int, int], float] = {}
 
         def capture_state(self):
             self.next += 1

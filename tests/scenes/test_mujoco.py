@@ -307,18 +307,19 @@ def test_one_thread_after_another_is_fine(scene):
 def test_a_closed_scene_says_so(scene):
     """Every use after close() is ClosedError; closing twice is fine."""
     handle = scene.capture_state()
+    scene.step(0.01)
     scene.close()
     scene.close()
     for use in (
         scene.capture_state,
         lambda: scene.restore_state(handle),
+        lambda: scene.release_state(handle),
         lambda: scene.step(0.01),
         scene.refresh,
         lambda: scene.data,
     ):
         with pytest.raises(ClosedError):
             use()
-    scene.release_state(handle)
 
 
 def test_a_scene_is_built_from_text_file_or_spec(tmp_path):
