@@ -23,12 +23,12 @@ if TYPE_CHECKING:
         Info,
         Observation,
         RewardTerms,
-        SceneBuilder,
         SceneEnv,
         StopReasons,
         StructuredAction,
         StructuredObservation,
     )
+    from superdex.envs._share import SceneBuilder
     from superdex.envs._timing import PhaseTiming
 
 __all__ = [
@@ -64,7 +64,7 @@ _HOMES = {
     "Observation": "_scene_env",
     "PhaseTiming": "_timing",
     "RewardTerms": "_scene_env",
-    "SceneBuilder": "_scene_env",
+    "SceneBuilder": "_share",
     "SceneEnv": "_scene_env",
     "SceneEnvCfg": "_config",
     "StopReasons": "_scene_env",

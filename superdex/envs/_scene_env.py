@@ -22,9 +22,8 @@ capture.
 from __future__ import annotations
 
 import logging
-import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -35,9 +34,10 @@ from numpy.typing import NDArray
 
 from superdex.envs._config import RENDER_MODES, SceneEnvCfg
 from superdex.envs._layout import BoxLayout
-from superdex.envs._timing import PhaseTiming, Stopwatch, TimedScene, report
+from superdex.envs._share import SceneBuilder, SceneShare
+from superdex.envs._timing import PhaseTiming, Stopwatch, report
 from superdex.errors import ClosedError, ResetNeeded
-from superdex.scenes import Scene, SceneData, SceneManager
+from superdex.scenes import SceneData
 
 Observation: TypeAlias = NDArray[np.float32]
 Action: TypeAlias = NDArray[np.float32]
@@ -45,9 +45,6 @@ StructuredObservation: TypeAlias = dict[str, Any]
 StructuredAction: TypeAlias = dict[str, NDArray[Any]]
 Info: TypeAlias = dict[str, Any]
 RewardTerms: TypeAlias = dict[str, float]
-SceneBuilder: TypeAlias = Callable[
-    [], tuple[Any, Any] | tuple[Any, Any, Sequence[Callable[[], object]]]
-]
 
 _DEFAULT_RENDER_SIZE = (640, 480)
 _logger = logging.getLogger("superdex.envs")
@@ -102,14 +99,15 @@ class SceneEnv(gym.Env[Observation, Action]):
         ...         return {"position": self._scene.data.qpos}, {}
         ...     def _compute_reward_terms(self, action, observation, info):
         ...         return {"right": float(observation["position"][0])}
-        >>> with BallEnv({"control_frequency": 10, "simulation_frequency": 100}, ) as env:
+        >>> with BallEnv(control_frequency=10, simulation_frequency=100) as env:
         ...     observation, info = env.reset(seed=1)
         ...     observation, reward, *_ = env.step(env.action_space.high)
         >>> bool(reward > 0)
         True
     """
 
-    metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES)}  # noqa: RUF012 - Gymnasium's name and type
+    # Gymnasium's name and type.
+    metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES)}  # noqa: RUF012
     cfg_class: ClassVar[type[SceneEnvCfg]] = SceneEnvCfg
 
     cfg: SceneEnvCfg
@@ -126,13 +124,7 @@ class SceneEnv(gym.Env[Observation, Action]):
         self.metadata = {**type(self).metadata, "render_fps": self.cfg.control_frequency}
         self.reset_options: dict[str, Any] = {}
         self._scene = self._agent = None
-        self._scene_data: SceneData | None = None
-        self._scene_name: str | None = None
-        self._manager: SceneManager | None = None
-        # What step() drives: the scene itself, or what times it.
-        self._driven: Scene[Any] | None = None
-        self._state: Any = None
-        self._turn_holder: int | None = None
+        self._share: SceneShare | None = None
         self._elapsed_steps: int | None = None
         self._num_substeps = self.cfg.num_substeps
         self._dt = self.cfg.simulation_timestep
@@ -223,46 +215,15 @@ class SceneEnv(gym.Env[Observation, Action]):
             SceneMismatch: The scene of that name was built from other `fields`.
             StateCaptureUnsupported: The scene's state can't be captured, and sharing is enabled.
         """
-        if self._scene_data is not None:
+        if self._share is not None:
             raise RuntimeError(f"{type(self).__name__} has loaded its scene already")
         if self.cfg.use_shared_scenes:
-            manager = SceneManager.for_class(type(self))
-            data = manager.try_find_scene(name)
-            if data is None:
-                scene, agent, callbacks = _built(builder)
-                try:
-                    data = manager.register_scene(name, scene, agent, callbacks)
-                except BaseException:
-                    SceneData(scene, agent, cleanup_callbacks=tuple(callbacks)).destroy()
-                    raise
-                data.fields = None if fields is None else dict(fields)
-            else:
-                try:
-                    data.check_fields(name, fields)
-                except BaseException:
-                    manager.release_scene(name)
-                    raise
-            self._manager = manager
+            share = SceneShare.of_class(type(self), name, builder, fields, self._stopwatch)
         else:
-            scene, agent, callbacks = _built(builder)
-            data = SceneData(
-                scene,
-                agent,
-                initial_state=_captured_if_possible(scene),
-                cleanup_callbacks=tuple(callbacks),
-                fields=fields,
-            )
-        self._scene_name = name
-        self._scene, self._agent = data.scene, data.agent
-        self._attach(data)
-        return data
-
-    def _attach(self, data: SceneData) -> None:
-        """Drive this scene from now on."""
-        self._scene_data = data
-        self._driven = data.scene
-        if self._stopwatch is not None:
-            self._driven = TimedScene(data.scene, self._stopwatch)
+            share = SceneShare.of_own(name, builder, self._stopwatch)
+        self._share = share
+        self._scene, self._agent = share.data.scene, share.data.agent
+        return share.data
 
     # Gymnasium's interface
 
@@ -282,24 +243,21 @@ class SceneEnv(gym.Env[Observation, Action]):
             ValueError: `_make_observation` returned other names or shapes than were declared.
         """
         super().reset(seed=seed)
-        data = self._loaded_scene()
+        share = self._loaded_share()
         self.reset_options = dict(options or {})
-        took_turn = self._take_turn(data)
+        took_turn = share.take_turn()
         try:
-            if data.initial_state is None:
-                self._scene.reset()
-            else:
-                data.scene.restore_state(data.initial_state)
+            share.restore_initial()
             self._reset_scene()
             if hasattr(self._scene, "refresh"):
                 self._scene.refresh()
             structured, info = self._make_observation()
             self._observation_layout.check(structured, "The observation")
             observation = self._observation_layout.flatten(structured)
-            self._keep_state()
+            share.keep()
         finally:
             if took_turn:
-                self._give_turn(data)
+                share.give_turn()
         self._elapsed_steps = 0
         return observation, dict(info)
 
@@ -320,30 +278,27 @@ class SceneEnv(gym.Env[Observation, Action]):
             ClosedError: The environment is closed.
             RuntimeError: Another thread is using the scene.
         """
-        data = self._scene_data
-        if data is None or self._elapsed_steps is None or self._driven is None:
+        share = self._share
+        if share is None or self._elapsed_steps is None:
             raise self._not_ready()
         structured_action = self._action_layout.views(self._action_layout.clipped(action))
-        scene, dt = self._driven, self._dt
-        took_turn = self._take_turn(data)
+        advance, dt = share.driven.step, self._dt
+        took_turn = share.take_turn()
         try:
-            if took_turn and self._manager is not None:
-                scene.restore_state(self._state)
+            if took_turn:
+                share.restore()
             self._before_step()
             for _ in range(self._num_substeps):
                 self._apply_action(structured_action)
-                scene.step(dt)
+                advance(dt)
             structured, info = self._make_observation()
             observation = self._observation_layout.flatten(structured)
             terms = self._compute_reward_terms(structured_action, structured, info)
             stop = self._check_stop_criteria(structured, info)
-            if self._manager is not None:
-                # _keep_state(), spelled out where it runs a million times.
-                before, self._state = self._state, scene.capture_state()
-                scene.release_state(before)
+            share.keep()
         finally:
             if took_turn:
-                self._give_turn(data)
+                share.give_turn()
         self._elapsed_steps += 1
         info = dict(info)
         reward = 0.0
@@ -377,7 +332,7 @@ class SceneEnv(gym.Env[Observation, Action]):
                 'make it with render_mode="rgb_array"'
             )
             return None
-        self._loaded_scene()
+        self._loaded_share()
         with self.own_state():
             return self._render_frame()
 
@@ -386,20 +341,12 @@ class SceneEnv(gym.Env[Observation, Action]):
         if self._closed:
             return
         self._closed = True
-        data, manager, state = self._scene_data, self._manager, self._state
-        self._scene_data = self._driven = self._state = self._manager = None
+        share, self._share = self._share, None
         self._scene = self._agent = self._elapsed_steps = None
         if self._stopwatch is not None:
             _logger.info("%s", self.timing_report())
-        if data is None:
-            return
-        if manager is not None:
-            if state is not None:
-                data.scene.release_state(state)
-            assert self._scene_name is not None
-            manager.release_scene(self._scene_name)
-        elif self._scene_name is not None:
-            data.destroy()
+        if share is not None:
+            share.release()
 
     def __del__(self) -> None:
         # A net for environments that were dropped: their share of a scene must not outlive them.
@@ -418,21 +365,19 @@ class SceneEnv(gym.Env[Observation, Action]):
         Raises:
             RuntimeError: Another thread is using the scene.
         """
-        data = self._scene_data
-        if data is None or not self._take_turn(data):
+        share = self._share
+        if share is None or not share.take_turn():
             yield
             return
         try:
-            if self._manager is not None:
-                own = data.initial_state if self._state is None else self._state
-                data.scene.restore_state(own)
+            share.restore()
             with self._scene.refreshed() if hasattr(self._scene, "refreshed") else nullcontext():
                 yield
         finally:
             try:
-                self._keep_state()
+                share.keep()
             finally:
-                self._give_turn(data)
+                share.give_turn()
 
     def to_observation(self, structured: Mapping[str, Any]) -> Observation:
         """Return an observation by name, (…, *shape) each, as one new array (…, size)."""
@@ -453,7 +398,7 @@ class SceneEnv(gym.Env[Observation, Action]):
     @property
     def scene_name(self) -> str | None:
         """The name that the scene was loaded under; None without `_load_scene`."""
-        return self._scene_name
+        return None if self._share is None else self._share.name
 
     @property
     def timings(self) -> dict[str, PhaseTiming]:
@@ -469,53 +414,18 @@ class SceneEnv(gym.Env[Observation, Action]):
             return f"{type(self).__name__} takes no times; make it with profile=True"
         return report(type(self).__name__, self._stopwatch.phases)
 
-    # The turn and the state
-
-    def _take_turn(self, data: SceneData) -> bool:
-        """Take the scene for this environment; False where it has it already.
-
-        Raises:
-            RuntimeError: Another environment has it, so this is another thread.
-        """
-        if data.turn.acquire(blocking=False):
-            self._turn_holder = threading.get_ident()
-            return True
-        if self._turn_holder == threading.get_ident():
-            return False
-        raise RuntimeError(
-            f"{type(self).__name__}: another environment is using the scene "
-            f"{self._scene_name!r} right now. Environments of one scene take turns: step them from "
-            "one thread, or give each its own scene (use_shared_scenes=False)."
-        )
-
-    def _give_turn(self, data: SceneData) -> None:
-        self._turn_holder = None
-        data.turn.release()
-
-    def _keep_state(self) -> None:
-        """Capture this environment's state anew; without sharing it stays in the scene."""
-        if self._manager is None or self._driven is None:
-            return
-        before, self._state = self._state, self._driven.capture_state()
-        if before is not None:
-            self._driven.release_state(before)
-
-    def _loaded_scene(self) -> SceneData:
-        """Return the scene; one that was not loaded by `_load_scene` is this environment's own.
+    def _loaded_share(self) -> SceneShare:
+        """Return the share in the scene; one not loaded by `_load_scene` is not shared.
 
         Raises:
             ClosedError: The environment is closed.
             RuntimeError: There is no scene.
         """
-        if self._scene_data is None:
+        if self._share is None:
             if self._closed or self._scene is None:
                 raise self._not_ready()
-            self._attach(
-                SceneData(
-                    self._scene, self._agent, initial_state=_captured_if_possible(self._scene)
-                )
-            )
-        if self._scene_name is None and self.cfg.use_shared_scenes:
+            self._share = SceneShare.of_hand_built(self._scene, self._agent, self._stopwatch)
+        if self._share.name is None and self.cfg.use_shared_scenes:
             warnings.warn(
                 f"{type(self).__name__} has use_shared_scenes=True but did not load its scene "
                 "through _load_scene(): the scene is not shared. Load it through _load_scene(), or "
@@ -523,8 +433,7 @@ class SceneEnv(gym.Env[Observation, Action]):
                 RuntimeWarning,
                 stacklevel=3,
             )
-        assert self._scene_data is not None
-        return self._scene_data
+        return self._share
 
     def _not_ready(self) -> Exception:
         """Return the error for a use that is too early or too late."""
@@ -534,28 +443,3 @@ class SceneEnv(gym.Env[Observation, Action]):
         if self._scene is None:
             return RuntimeError(f"{name} has no scene; call _load_scene() in its constructor")
         return ResetNeeded(f"{name} was never reset; call reset() before step()")
-
-
-def _built(builder: SceneBuilder) -> tuple[Any, Any, Sequence[Callable[[], object]]]:
-    """Return scene, agent and clean-up callbacks.
-
-    Raises:
-        TypeError: The builder returned something else.
-    """
-    built = builder()
-    if not isinstance(built, tuple) or len(built) not in (2, 3):
-        raise TypeError(
-            "A scene builder returns (scene, agent) or (scene, agent, cleanup_callbacks), got "
-            f"{type(built).__name__}"
-        )
-    if len(built) == 2:
-        return (*built, ())
-    return built
-
-
-def _captured_if_possible(scene: Scene[Any]) -> Any:
-    """Return the handle of the present state, or None where the scene can't capture it."""
-    try:
-        return scene.capture_state()
-    except NotImplementedError:
-        return None

@@ -173,15 +173,16 @@ def check_scene_name(factory: Callable[[Any], Any], configs: Sequence[Any]) -> N
     for config in configs:
         env = factory(_unshared(config)).unwrapped
         try:
-            assert env.scene_name is not None, f"{env} did not load its scene through _load_scene()"
+            name = env.scene_name
+            assert name is not None, f"{env} did not load its scene through _load_scene()"
             found = (config, _model_bytes(env), _model_fields(env._scene.model))
-            before = seen.setdefault(env.scene_name, found)
         finally:
             env.close()
-        differing = [name for name, value in found[2].items() if before[2].get(name) != value]
+        before = seen.setdefault(name, found)
+        differing = [field for field, value in found[2].items() if before[2].get(field) != value]
         assert before[1] == found[1], (
-            f"{before[0]!r} and {config!r} share the scene name {env.scene_name!r}, but their "
-            f"models differ in {', '.join(differing) or 'size or names'}"
+            f"{before[0]!r} and {config!r} share the scene name {name!r}, but their models differ "
+            f"in {', '.join(differing) or 'size or names'}"
         )
 
 

@@ -1,0 +1,186 @@
+"""An environment's part in a scene: its reference to it, its turn on it and its state in it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from superdex.envs._timing import Stopwatch, TimedScene
+from superdex.scenes import Scene, SceneData, SceneManager
+
+SceneBuilder: TypeAlias = Callable[
+    [], tuple[Any, Any] | tuple[Any, Any, Sequence[Callable[[], object]]]
+]
+
+
+class SceneShare:
+    """What one environment holds of a scene, shared with others or its own.
+
+    On its own scene the same calls are made, and restoring and keeping the state do nothing: the
+    scene holds no other.
+
+    Args:
+        data: The scene and what is remembered with it.
+        name: The name that it was loaded under; None where the environment built it by hand.
+        manager: Where it is registered; None where it is this environment's own.
+        stopwatch: Takes the time of the scene's calls, if given.
+
+    Attributes:
+        data: As given.
+        name: As given.
+        driven: What to step: the scene, or what times it.
+        is_shared: Whether others may be on the scene.
+    """
+
+    __slots__ = ("_manager", "_state", "_turn_holder", "data", "driven", "is_shared", "name")
+
+    def __init__(
+        self,
+        data: SceneData,
+        name: str | None = None,
+        manager: SceneManager | None = None,
+        stopwatch: Stopwatch | None = None,
+    ) -> None:
+        self.data = data
+        self.name = name
+        self.is_shared = manager is not None
+        self.driven: Scene[Any] = data.scene
+        if stopwatch is not None:
+            self.driven = TimedScene(data.scene, stopwatch)
+        self._manager = manager
+        self._state: Any = None
+        self._turn_holder: int | None = None
+
+    @classmethod
+    def of_class(
+        cls,
+        env_class: type,
+        name: str,
+        builder: SceneBuilder,
+        fields: Mapping[str, Any] | None,
+        stopwatch: Stopwatch | None,
+    ) -> SceneShare:
+        """Return a share in the class's scene of that name, which is built if there is none yet.
+
+        Raises:
+            SceneMismatch: The scene of that name was built from other `fields`.
+            StateCaptureUnsupported: The scene's state can't be captured.
+        """
+        manager = SceneManager.for_class(env_class)
+        data = manager.try_find_scene(name)
+        if data is None:
+            scene, agent, callbacks = _built(builder)
+            try:
+                data = manager.register_scene(name, scene, agent, callbacks)
+            except BaseException:
+                SceneData(scene, cleanup_callbacks=tuple(callbacks)).destroy()
+                raise
+            data.fields = None if fields is None else dict(fields)
+        else:
+            try:
+                data.check_fields(name, fields)
+            except BaseException:
+                manager.release_scene(name)
+                raise
+        return cls(data, name, manager, stopwatch)
+
+    @classmethod
+    def of_own(cls, name: str, builder: SceneBuilder, stopwatch: Stopwatch | None) -> SceneShare:
+        """Return a new scene of the environment's own, known to no manager."""
+        scene, agent, callbacks = _built(builder)
+        data = SceneData(
+            scene,
+            agent,
+            initial_state=_captured_if_possible(scene),
+            cleanup_callbacks=tuple(callbacks),
+        )
+        return cls(data, name, None, stopwatch)
+
+    @classmethod
+    def of_hand_built(cls, scene: Any, agent: Any, stopwatch: Stopwatch | None) -> SceneShare:
+        """Return a share in a scene that came here by another way; its present state is its first.
+
+        Whoever built it closes it.
+        """
+        data = SceneData(scene, agent, initial_state=_captured_if_possible(scene))
+        return cls(data, None, None, stopwatch)
+
+    def take_turn(self) -> bool:
+        """Take the scene for this environment; False where it has it already.
+
+        Raises:
+            RuntimeError: Another environment has it, so this is another thread.
+        """
+        if self.data.turn.acquire(blocking=False):
+            self._turn_holder = threading.get_ident()
+            return True
+        if self._turn_holder == threading.get_ident():
+            return False
+        raise RuntimeError(
+            f"Another environment is using the scene {self.name!r} right now. Environments of one "
+            "scene take turns: step them from one thread, or give each its own scene "
+            "(use_shared_scenes=False)."
+        )
+
+    def give_turn(self) -> None:
+        """Let the others have the scene."""
+        self._turn_holder = None
+        self.data.turn.release()
+
+    def restore(self) -> None:
+        """Put this environment's state into the scene; its initial state before the first reset."""
+        if self.is_shared:
+            state = self._state
+            self.driven.restore_state(self.data.initial_state if state is None else state)
+
+    def restore_initial(self) -> None:
+        """Put the state that the scene was built with into it."""
+        if self.data.initial_state is None:
+            self.data.scene.reset()  # type: ignore[attr-defined]  # what can't be captured can reset
+        else:
+            self.driven.restore_state(self.data.initial_state)
+
+    def keep(self) -> None:
+        """Capture this environment's state anew."""
+        if self.is_shared:
+            # The old one is released last: where capturing fails, it is still there.
+            before, self._state = self._state, self.driven.capture_state()
+            if before is not None:
+                self.driven.release_state(before)
+
+    def release(self) -> None:
+        """Give state and reference back; the last one to do so destroys the scene."""
+        if self._manager is None:
+            if self.name is not None:
+                self.data.destroy()
+            return
+        if self._state is not None:
+            self.data.scene.release_state(self._state)
+        assert self.name is not None
+        self._manager.release_scene(self.name)
+
+
+def _built(builder: SceneBuilder) -> tuple[Any, Any, Sequence[Callable[[], object]]]:
+    """Return scene, agent and clean-up callbacks.
+
+    Raises:
+        TypeError: The builder returned something else.
+    """
+    built = builder()
+    if not isinstance(built, tuple) or len(built) not in (2, 3):
+        raise TypeError(
+            "A scene builder returns (scene, agent) or (scene, agent, cleanup_callbacks), got "
+            f"{type(built).__name__}"
+        )
+    if len(built) == 2:
+        return (*built, ())
+    return built
+
+
+def _captured_if_possible(scene: Scene[Any]) -> Any:
+    """Return the handle of the present state, or None where the scene can't capture it."""
+    try:
+        return scene.capture_state()
+    except NotImplementedError:
+        return None
