@@ -306,7 +306,7 @@ class SceneEnv(gym.Env[Observation, Action]):
             reward += term
             info["reward_" + name] = term
         terminated_reason, truncated_reason = stop
-        if truncated_reason is None and self._elapsed_steps == self.cfg.steps_per_episode:
+        if truncated_reason is None and 0 < self.cfg.steps_per_episode <= self._elapsed_steps:
             truncated_reason = "time limit"
         if terminated_reason is not None:
             info["terminated_reason"] = terminated_reason
@@ -375,7 +375,9 @@ class SceneEnv(gym.Env[Observation, Action]):
                 yield
         finally:
             try:
-                share.keep()
+                # Unless the body closed the environment.
+                if self._share is share:
+                    share.keep()
             finally:
                 share.give_turn()
 

@@ -252,6 +252,7 @@ class MujocoScene:
         self._substeps.clear()
         self._free.clear()
         self._fields = ()
+        self._before_refresh = None
         self._model = self._data = None
 
     def _count_substeps(self, dt: float) -> int:

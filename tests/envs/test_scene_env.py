@@ -15,6 +15,7 @@ from gymnasium.spaces import Box
 from superdex.envs import SceneEnv, SceneEnvCfg, StopReasons
 from superdex.errors import ClosedError, ResetNeeded, SceneMismatch, StateCaptureUnsupported
 from superdex.scenes import MujocoScene, SceneManager
+from superdex.vector import HybridVectorEnv
 
 CART = """
 <mujoco>
@@ -95,6 +96,13 @@ class CartEnv(SceneEnv):
 
     def scene_time(self):
         return self._scene.data.time
+
+    def position(self):
+        return float(np.float32(self._scene.data.qpos[0]))
+
+    @property
+    def now(self):
+        return self.position()
 
 
 @pytest.fixture(autouse=True)
@@ -455,6 +463,37 @@ def test_steps_within_own_state_go_on_from_there():
             push(other, 2)
             results.append((inside, push(env, 2)))
     assert results[0] == results[1]
+
+
+def test_closing_within_own_state_closes():
+    """A look that ends the environment leaves the scene to its siblings, without its state."""
+    with CartEnv() as sibling:
+        env = CartEnv()
+        env.reset(seed=0)
+        sibling.reset(seed=1)
+        with env.own_state():
+            env.close()
+        assert len(sibling._scene._states) == 2
+        push(sibling, 1)
+        with sibling.own_state():
+            sibling.close()
+
+
+def test_a_limit_stays_reached():
+    """Steps beyond it are truncated too, as Gymnasium's TimeLimit has it."""
+    with CartEnv(steps_per_episode=2) as env:
+        env.reset(seed=0)
+        assert [outcome[3] for outcome in push(env, 4)] == [False, True, True, True]
+
+
+def test_calls_through_the_vector_find_each_environments_own_state():
+    """call() and get_attr() show what the environment itself would show."""
+    with HybridVectorEnv([CartEnv] * 3, num_envs_per_worker=3, in_process=True) as env:
+        observations, _ = env.reset(seed=0)
+        for _ in range(4):
+            observations, *_ = env.step(env.action_space.sample())
+            assert env.call("position") == tuple(observations[:, 0].tolist())
+            assert env.get_attr("now", indices=[2, 0]) == (observations[2, 0], observations[0, 0])
 
 
 def test_two_threads_on_one_scene_are_refused():
