@@ -40,9 +40,9 @@ AutoresetOptions: TypeAlias = Callable[[int, int], dict[str, Any] | None] | str 
 
 
 _WHERE_TO_REGISTER = (
-    "Workers import the main module, but not what runs under its guard. Register the id in a module "
-    "and import that inside the function that builds the environment, or register it at the top "
-    "level of the main module."
+    "Workers import the main module, but not what runs under its guard. Register the id in a "
+    "module and import that inside the function that builds the environment, or register it at the "
+    "top level of the main module."
 )
 
 _SMALL_BYTES = 1024

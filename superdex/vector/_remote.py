@@ -15,7 +15,8 @@ from typing import Any
 
 import cloudpickle
 
-from superdex.errors import RemoteError, WorkerRaised, rebuild_exception
+from superdex._exceptions import rebuild_exception
+from superdex.errors import RemoteError, WorkerRaised
 from superdex.vector._info import InfoEntry
 
 __all__ = [

@@ -1,1 +1,3 @@
-"""Documented import path; `vector` lies below."""
+"""Documented import path of the vector environment, which is in `vector`."""
+
+__all__: list[str] = []
