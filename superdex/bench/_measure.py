@@ -163,6 +163,8 @@ def _tree_memory() -> int:
     me = psutil.Process()
     total = 0
     for process in (me, *me.children(recursive=True)):
-        memory = process.memory_full_info()
-        total += getattr(memory, "pss", memory.uss)
+        # A process that an environment started may be gone by now.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            memory = process.memory_full_info()
+            total += getattr(memory, "pss", memory.uss)
     return total
