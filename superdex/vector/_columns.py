@@ -41,6 +41,8 @@ _DTYPE_OF_TYPE: dict[type, np.dtype] = {
 }
 """The exact scalar types that travel in columns. Their values are immutable."""
 
+_NO_NUMBER = np.dtype(object)
+
 _IMMUTABLE = (str, bytes, int, float, complex, bool, type(None), np.generic)
 
 _MISSES_ALLOWED = 16
@@ -234,9 +236,11 @@ class InfoWriter:
         numbers_only = True
         for key, value in info.items():
             slot, column = self._columns.get(key, (-1, None)) if type(key) is str else (-1, None)
+            # not None, which NumPy takes for float64 in a comparison
+            dtype = _DTYPE_OF_TYPE.get(type(value), _NO_NUMBER)
             if column is None:
                 rest[key] = snapshot(value)
-            elif _DTYPE_OF_TYPE.get(type(value)) == column.dtype and not column.shape:
+            elif dtype == column.dtype and not column.shape:
                 self._put(slot, row, value)
             elif (
                 type(value) is np.ndarray

@@ -28,9 +28,9 @@ def merge_infos(
     """Return `{key: array, f"_{key}": mask}` over all environments.
 
     A key's dtype is promoted to one that holds every value exactly, else the array is of objects;
-    strings, None, ragged and odd values make an object array too. A missing entry is zero, False or
-    None. Dicts merge into a dict of the same form; a dict beside anything else makes an object
-    array.
+    strings, None, ragged and odd values make an object array too, in which numbers are Python's own.
+    A missing entry is zero, False or None. Dicts merge into a dict of the same form; a dict beside
+    anything else makes an object array.
 
     Args:
         entries: (row, info) pairs; a row may come several times with different keys.
@@ -77,8 +77,21 @@ def _merge_values(
         return merged
     objects = np.full(num_envs, None, dtype=object)
     for row, value in zip(rows, values, strict=True):
-        objects[row] = value
+        objects[row] = _as_object(value)
     return objects
+
+
+def _as_object(value: Any) -> Any:
+    """Return a value for an object array: a number as Python's own.
+
+    NumPy's type of a number says no more than its value, and is lost where it went through an
+    array; so the type is the same on every way.
+    """
+    if isinstance(value, np.bool_ | np.number):
+        return value.item()
+    if type(value) is np.ndarray and value.shape == () and value.dtype.kind in _NUMERIC_KINDS:
+        return value.item()
+    return value
 
 
 def _as_numbers(values: Sequence[Any]) -> np.ndarray | None:
