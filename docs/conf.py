@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from importlib import metadata
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,8 +19,8 @@ project = "superdex"
 author = "The superdex authors"
 project_copyright = "the superdex authors"
 try:
-    release = version("superdex-vector")
-except PackageNotFoundError:  # a checkout that is not installed
+    release = metadata.version("superdex-vector")
+except metadata.PackageNotFoundError:  # a checkout that is not installed
     release = superdex.__version__
 
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "myst_parser", "sphinx_copybutton"]
@@ -75,13 +75,17 @@ class CommandHelp(SphinxDirective):
         return [block]
 
 
-def escape_stars(
+def to_restructured_text(
     _app: Sphinx, _kind: str, _name: str, _value: object, _options: object, lines: list[str]
 ) -> None:
-    """Keep the stars of shapes such as (…, *shape) from being read as emphasis."""
+    """Write what docstrings take from Markdown as reStructuredText wants it, outside of examples.
+
+    A star of a shape such as (…, *shape) is no emphasis, and code may have an ending: `Box`es.
+    """
     for number, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...")):
-            lines[number] = re.sub(r"(?<=[ (])\*(?=\w)(?![^`]*`[^`]*$)", r"\\*", line)
+            line = re.sub(r"(?<=[ (])\*(?=\w)(?![^`]*`[^`]*$)", r"\\*", line)
+            lines[number] = re.sub(r"(`[^`]+`)(?=[a-z])", r"\1\\ ", line)
 
 
 def skip_tuple_fields(
@@ -94,6 +98,6 @@ def skip_tuple_fields(
 def setup(app: Sphinx) -> None:
     """Register what is above."""
     app.add_directive("command-help", CommandHelp)
-    app.connect("autodoc-process-docstring", escape_stars, priority=400)
+    app.connect("autodoc-process-docstring", to_restructured_text, priority=400)
     app.connect("autodoc-skip-member", skip_tuple_fields)
     Path(app.srcdir, "_static").mkdir(exist_ok=True)
