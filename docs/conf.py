@@ -89,7 +89,12 @@ def to_restructured_text(
 
 
 def skip_tuple_fields(
-    _app: Sphinx, _kind: str, _name: str, value: object, skip: bool, _options: object
+    _app: Sphinx,
+    _kind: str,
+    _name: str,
+    value: object,
+    skip: bool,  # noqa: FBT001 - Sphinx gives it by position
+    _options: object,
 ) -> bool:
     """Leave the fields of named tuples to the class's docstring, which explains them."""
     return skip or type(value).__name__ == _NAMED_TUPLE_FIELD

@@ -147,7 +147,9 @@ def test_programs_in_a_page_run(page: Path, tmp_path: Path):
         assert done.stderr == ""
 
 
-@pytest.mark.parametrize("program", [p for p in PROGRAMS if p.with_suffix(".txt").exists()], ids=title)
+@pytest.mark.parametrize(
+    "program", [p for p in PROGRAMS if p.with_suffix(".txt").exists()], ids=title
+)
 def test_program_prints_what_the_documentation_shows(program: Path, tmp_path: Path):
     """The text beside a program is its output, or the error with which it ends."""
     done = run_program([str(program)], tmp_path)

@@ -1,3 +1,5 @@
+"""A program without a main guard, which ends with an explanation."""
+
 from superdex.envs import CartPoleEnv
 from superdex.vector import HybridVectorEnv
 

@@ -1,7 +1,11 @@
 """Show what each autoreset mode returns, and store the same transitions from all three.
 
+Run it with:
+
     python docs/code/replay_buffer.py
 """
+
+# ruff: noqa: T201 - a program that shows something prints it
 
 from typing import Any
 
@@ -27,11 +31,13 @@ class Count(gymnasium.Env[np.ndarray, np.ndarray]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin the next episode."""
         super().reset(seed=seed)
         self._episode, self._step = self._episode + 1, 0
         return self._observation(), {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Count on, whatever the action."""
         self._step += 1
         return self._observation(), 1.0, self._step == 3, False, {}
 
@@ -91,6 +97,7 @@ def show(
     autoreset: np.ndarray,
     info: dict[str, Any],
 ) -> None:
+    """Print what one call of step returned."""
     final = info["final_obs"][0, 0] if "final_obs" in info else ""
     print(
         f"step {number}    {actions[0, 0]}    {obs[0, 0]}    {reward[0]:.0f}       "

@@ -1,7 +1,11 @@
 """Collect rollouts for an on-policy trainer, and estimate advantages from them.
 
+Run it with:
+
     python docs/code/rollout.py
 """
+
+# ruff: noqa: T201 - a program that shows something prints it
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -73,10 +77,10 @@ def main() -> None:
     def policy(observations: np.ndarray) -> np.ndarray:
         # angular velocity and angle: push towards where the pole falls
         push = 0.5 * observations[:, :1] + 2.0 * observations[:, 3:]
-        return np.clip(push, -1.0, 1.0)
+        return np.asarray(np.clip(push, -1.0, 1.0))
 
     def value(observations: np.ndarray) -> np.ndarray:
-        return 10.0 - 20.0 * np.abs(observations[:, 3])
+        return np.asarray(10.0 - 20.0 * np.abs(observations[:, 3]))
 
     with HybridVectorEnv([lambda: CartPoleEnv(steps_per_episode=40)] * 64, num_workers=2) as envs:
         observations, _ = envs.reset(seed=0)
