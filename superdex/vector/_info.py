@@ -28,8 +28,8 @@ def merge_infos(
     """Return `{key: array, f"_{key}": mask}` over all environments.
 
     A key's dtype is promoted to one that holds every value exactly, else the array is of objects;
-    strings, None, ragged and odd values make an object array too, in which numbers are Python's own.
-    A missing entry is zero, False or None. Dicts merge into a dict of the same form; a dict beside
+    strings, None, ragged and odd values make an object array too, in which numbers are Python's. A
+    missing entry is zero, False or None. Dicts merge into a dict of the same form; a dict beside
     anything else makes an object array.
 
     Args:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -22,7 +22,7 @@ class Walk(gym.Env):
     The observation is (position, steps of the episode, number of the episode).
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 7}
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 7}  # noqa: RUF012  # as in the base class
 
     def __init__(self, tag=0, bound=1.0):
         self.observation_space = Box(-np.inf, np.inf, (3,), np.float32)
