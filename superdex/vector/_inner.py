@@ -172,7 +172,11 @@ class VectorEnvGroup:
 
 def _report(single: gym.Space[Any], batched: gym.Space[Any], role: str) -> BoxReport:
     if not isinstance(single, Box) or not isinstance(batched, Box):
-        raise TypeError(f"The inner vector environment has {role} space {single}; expected a Box.")
+        raise TypeError(
+            f"The inner vector environment has a {type(single).__name__} {role} space, {single}; "
+            "expected a Box. Wrap its environments in their functions: "
+            "superdex.vector.BoxSpaces(env) flattens it to one."
+        )
     same = (batched.low == single.low).all() and (batched.high == single.high).all()
     return BoxReport(single, None if same else (batched.low, batched.high))
 
