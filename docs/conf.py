@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 from importlib import metadata
-from pathlib import Path
 from typing import Any, ClassVar
 
 from docutils import nodes
@@ -32,6 +31,7 @@ myst_heading_anchors = 3
 html_theme = "furo"
 html_title = f"superdex {release}"
 html_static_path = ["_static"]
+html_css_files = ["wrap.css"]
 html_copy_source = False
 html_show_sphinx = False
 
@@ -76,12 +76,15 @@ class CommandHelp(SphinxDirective):
 
 
 def to_restructured_text(
-    _app: Sphinx, _kind: str, _name: str, _value: object, _options: object, lines: list[str]
+    _app: Sphinx, kind: str, _name: str, _value: object, _options: object, lines: list[str]
 ) -> None:
     """Write what docstrings take from Markdown as reStructuredText wants it, outside of examples.
 
-    A star of a shape such as (…, *shape) is no emphasis, and code may have an ending: `Box`es.
+    A star of a shape such as (…, *shape) is no emphasis, and code may have an ending: `Box`es. In
+    the first line of a property, what stands before a colon is no type.
     """
+    if kind == "property" and lines:
+        lines[0] = lines[0].replace(": ", " – ", 1)
     for number, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...")):
             line = re.sub(r"(?<=[ (])\*(?=\w)(?![^`]*`[^`]*$)", r"\\*", line)
@@ -105,4 +108,3 @@ def setup(app: Sphinx) -> None:
     app.add_directive("command-help", CommandHelp)
     app.connect("autodoc-process-docstring", to_restructured_text, priority=400)
     app.connect("autodoc-skip-member", skip_tuple_fields)
-    Path(app.srcdir, "_static").mkdir(exist_ok=True)
