@@ -146,7 +146,7 @@ def _compare_infos(info: dict[Any, Any], one: Transition, mode: AutoresetMode, a
                 _same(info.pop(key), own[key], f"{at}: {key}")
     if mode is AutoresetMode.SAME_STEP:
         _same(info.pop("final_obs", None), one.final_observation, f"{at}: final_obs")
-        _same(info.pop("final_info", None), one.final_info or None, f"{at}: final_info")
+        _same(info.pop("final_info", None), one.final_info, f"{at}: final_info")
     _same(info, one.info, f"{at}: info")
 
 
