@@ -58,12 +58,12 @@ class Flight:
             payloads: One for each worker.
             workers: Which; all if None.
         """
-        self._pool.prepare(command, buffer, has_payload=bool(payloads), workers=workers)
+        self._pool.prepare(command, buffer, payloads, workers)
         self.buffer = buffer
         # from here on the call is in flight, however far an interrupt lets it come
         self.lifecycle.begin(call)
         try:
-            self._pool.wake(payloads)
+            self._pool.wake()
         except KeyboardInterrupt:
             self._interrupt()
             raise

@@ -39,7 +39,7 @@ class LocalPool:
         self._workers: list[Worker] = []
         self._replies: dict[int, Reply] = {}
         self._closed = False
-        self._prepared: tuple[int, int, Sequence[int]] = (0, 0, ())
+        self._prepared: tuple[int, int, Sequence[bytes], Sequence[int]] = (0, 0, (), ())
         self.status = Status.OK
         try:
             for number, construction in enumerate(constructions):
@@ -67,20 +67,16 @@ class LocalPool:
         self,
         command: int,
         buffer: int = 0,
-        *,
-        has_payload: bool = False,
+        payloads: Sequence[bytes] = (),
         workers: Sequence[int] | None = None,
     ) -> None:
         """Note what is to be done; as `WorkerPool.prepare`."""
-        self._prepared = (
-            command,
-            buffer,
-            range(len(self._workers)) if workers is None else workers,
-        )
+        chosen = range(len(self._workers)) if workers is None else workers
+        self._prepared = (command, buffer, payloads, chosen)
 
-    def wake(self, payloads: Sequence[bytes] = ()) -> None:
+    def wake(self) -> None:
         """Have the workers do it now, one after the other."""
-        command, buffer, chosen = self._prepared
+        command, buffer, payloads, chosen = self._prepared
         self._replies = {}
         self.status = Status.OK
         for position, number in enumerate(chosen):

@@ -73,7 +73,9 @@ class WorkerPool:
         self._taken: tuple[int, list[tuple[int, Reply]]] = (0, [])
         self.status = Status.OK
         """The status bits of the last call's workers, all together."""
-        self._resend = False
+        self._payloads: Sequence[bytes] = ()
+        self._asleep = False
+        """Whether workers of the prepared command may still have to be woken."""
         self._trouble = False
         self._closed = False
         self._dead: set[int] = set()
@@ -214,8 +216,7 @@ class WorkerPool:
         self,
         command: int,
         buffer: int = 0,
-        *,
-        has_payload: bool = False,
+        payloads: Sequence[bytes] = (),
         workers: Sequence[int] | None = None,
     ) -> None:
         """Write down what workers are to do, in the order: `prepare`, `wake`, `wait`, `replies`.
@@ -223,7 +224,7 @@ class WorkerPool:
         Args:
             command: A `Command`.
             buffer: Which of the two buffers to write.
-            has_payload: Whether `wake` will send each of them a message.
+            payloads: A message for each of them, or none at all.
             workers: Which; all of them if None.
         """
         self._sequence += 1
@@ -233,20 +234,24 @@ class WorkerPool:
             words = self._words[worker]
             words[Word.COMMAND] = command
             words[Word.BUFFER] = buffer
-            words[Word.HAS_PAYLOAD] = has_payload
+            words[Word.HAS_PAYLOAD] = bool(payloads)
             words[Word.SEQUENCE] = sequence
-        self._waiting = chosen
+        self._waiting, self._payloads = chosen, payloads
+        self._asleep = True
 
-    def wake(self, payloads: Sequence[bytes] = ()) -> None:
-        """Wake the workers of the prepared command, and send each its payload, if any."""
-        self._resend = True  # until all are awake: an interrupt may come between two of them
+    def wake(self) -> None:
+        """Wake the workers of the prepared command, and send each its payload, if any.
+
+        An interrupt may come between any two of them. Woken again they do the command once.
+        """
         for worker in self._waiting:
             self._requests[worker].release()
-        if payloads:
+        if self._payloads:
             with ctrl_c_held_back():
-                for worker, payload in zip(self._waiting, payloads, strict=True):
+                for worker, payload in zip(self._waiting, self._payloads, strict=True):
                     self._send(worker, payload)
-        self._resend = False
+                self._payloads = ()
+        self._asleep = False
 
     def _send(self, worker: int, message: bytes) -> None:
         self.messages += 1
@@ -268,10 +273,8 @@ class WorkerPool:
         """
         deadline = None if timeout is None else perf_counter() + timeout
         sequence = self._sequence
-        if self._resend:  # one too many does no harm
-            for worker in self._waiting:
-                self._requests[worker].release()
-            self._resend = False
+        if self._asleep:
+            self.wake()
         status = Status.OK
         started = perf_counter()
         for worker in self._waiting:
