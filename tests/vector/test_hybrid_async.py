@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from functools import partial
@@ -241,6 +242,50 @@ def test_many_interrupts_lose_nothing(make_workers):
         np.testing.assert_array_equal(result.observation[0], observation)
         ended = bool(result.terminated[0] or result.truncated[0])
     assert interrupts > 10
+
+
+def ctrl_c_at_line(number, names, function):
+    """Run a function; send Ctrl-C at a line of the functions so named; return if it came."""
+    seen = 0
+
+    def trace(frame, event, arg):
+        if frame.f_code.co_name not in names or "vector" not in frame.f_code.co_filename:
+            return None
+        return trace_line
+
+    def trace_line(frame, event, arg):
+        nonlocal seen
+        if event == "line":
+            seen += 1
+            if seen == number:
+                signal.raise_signal(signal.SIGINT)
+        return trace_line
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.parametrize("call", ["step", "reset"])
+def test_ctrl_c_at_any_line_of_sending_and_waiting_loses_nothing(make_workers, call):
+    """With a message for each worker or none: waiting again returns the reply, done once."""
+    envs = make_workers([Fixed] * 2, 1)
+    envs.reset()
+    line = 1
+    use = partial(envs.step, NO_ACTIONS) if call == "step" else envs.reset
+    while ctrl_c_at_line(line, ("wake", "wait"), use):
+        wait = envs.step_wait if call == "step" else envs.reset_wait
+        result = wait(timeout=20)
+        assert result.observation.tolist() == [[line], [line]] if call == "step" else [[0], [0]]
+        assert set(envs.get_attr("calls")) == {line + 1}
+        line += 1
+    assert line > 10
 
 
 def test_close_ends_an_interrupted_call(gated, interrupt):
