@@ -68,7 +68,10 @@ class GroupSettings:
 class GroupArrays:
     """The rows of one group in one of the two buffers; the group writes them all.
 
-    `final_observation` is there with SAME_STEP only.
+    Attributes:
+        final_observation: With SAME_STEP only.
+        flagged: Whether `terminated`, `truncated` or `autoreset` may hold a True; where not, a step
+            leaves their cache lines, which a neighbouring worker may be writing, alone.
     """
 
     observation: np.ndarray
@@ -77,6 +80,15 @@ class GroupArrays:
     truncated: np.ndarray
     autoreset: np.ndarray
     final_observation: np.ndarray | None = None
+    flagged: bool = True
+
+    def clear_flags(self) -> None:
+        """Set all flags to False."""
+        if self.flagged:
+            self.terminated.fill(False)
+            self.truncated.fill(False)
+            self.autoreset.fill(False)
+            self.flagged = False
 
 
 @dataclass
@@ -190,9 +202,7 @@ class EnvGroup:
         Raises:
             EnvFailure: At the first environment that raises.
         """
-        out.terminated.fill(False)
-        out.truncated.fill(False)
-        out.autoreset.fill(False)
+        out.clear_flags()
         shape, dtype, small = self._shape, self._dtype, self._small
         pending, ended = self._pending, []
         rewards: list[float] = []
@@ -236,6 +246,7 @@ class EnvGroup:
         out.reward[:] = rewards
         self.env_steps += len(self.envs) - len(pending)
         if ended or pending:
+            out.flagged = True
             self._pending = set(ended) if self._autoresets_next_step else set()
 
     @property
@@ -319,8 +330,8 @@ class EnvGroup:
         Raises:
             EnvFailure: At the first environment that raises.
         """
-        for array in (out.reward, out.terminated, out.truncated, out.autoreset):
-            array.fill(0)
+        out.reward.fill(0.0)
+        out.clear_flags()
         row = -1
         try:
             for row, seed, chosen in zip(rows, seeds, options, strict=True):

@@ -14,7 +14,7 @@ import numpy as np
 
 from superdex.vector import _remote
 from superdex.vector._layout import Layout
-from superdex.vector._protocol import Construction, Reply, Status
+from superdex.vector._protocol import NOTHING, Construction, Reply, Status
 from superdex.vector._remote import EnvFailure, Failure
 from superdex.vector._worker import Worker
 
@@ -84,7 +84,7 @@ class LocalPool:
             started = perf_counter()
             reply = self._workers[number].handle(command, buffer, payload)
             self.seconds_waiting[number] += perf_counter() - started
-            if reply:
+            if reply is not NOTHING:
                 self._replies[number] = reply
                 self.status |= Status.FAILED if reply.failures else Status.HAS_REPLY
 

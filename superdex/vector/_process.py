@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from time import monotonic
@@ -111,6 +112,8 @@ def worker_environment() -> Iterator[None]:
     any of our code runs; so they must be in the environment that it inherits. What the user set
     stays. Ctrl-C is unblocked by the worker once it is settled.
     """
+    # it unblocks Ctrl-C when it starts
+    resource_tracker.ensure_running()
     with _environment_lock:
         added = [name for name in _THREAD_VARIABLES if name not in os.environ]
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -16,7 +16,16 @@ from superdex.vector._group import GroupSettings
 from superdex.vector._info import InfoEntry
 from superdex.vector._remote import Failure
 
-__all__ = ["COMMAND_NAMES", "Command", "Construction", "Reply", "ResetRequest", "Status", "Word"]
+__all__ = [
+    "COMMAND_NAMES",
+    "NOTHING",
+    "Command",
+    "Construction",
+    "Reply",
+    "ResetRequest",
+    "Status",
+    "Word",
+]
 
 
 class Word:
@@ -99,5 +108,6 @@ class Reply:
     failures: list[Failure] = field(default_factory=list)
     results: list[bytes] = field(default_factory=list)
 
-    def __bool__(self) -> bool:
-        return bool(self.entries or self.notices or self.failures or self.results)
+
+NOTHING = Reply()
+"""The reply of a command that has nothing to say; nobody writes to it."""

@@ -20,8 +20,17 @@ from superdex.vector import _remote
 from superdex.vector._block import Block
 from superdex.vector._columns import InfoWriter
 from superdex.vector._group import EnvGroup, GroupArrays
+from superdex.vector._info import InfoEntry
 from superdex.vector._inner import VectorEnvGroup
-from superdex.vector._protocol import COMMAND_NAMES, Command, Construction, Reply, Status, Word
+from superdex.vector._protocol import (
+    COMMAND_NAMES,
+    NOTHING,
+    Command,
+    Construction,
+    Reply,
+    Status,
+    Word,
+)
 from superdex.vector._remote import EnvFailure, Failure
 from superdex.vector._signal import Signal
 
@@ -61,7 +70,7 @@ class Worker:
         self.words = memoryview(arrays["control"][worker])
         self._action = arrays["action"][rows]
         self._outputs = [
-            GroupArrays(**{k: arrays[k][buffer, rows] for k in _OUTPUTS if k in arrays})
+            GroupArrays(*(arrays[k][buffer, rows] for k in _OUTPUTS if k in arrays))
             for buffer in (0, 1)
         ]
         self._infos = InfoWriter(self.index_range, arrays["info_data"], arrays["info_mask"])
@@ -77,14 +86,9 @@ class Worker:
         reply = Reply()
         try:
             if command == Command.RESET:
-                self.group.reset(
-                    payload.rows,
-                    payload.seeds,
-                    payload.options,
-                    self._outputs[buffer],
-                    self._infos,
-                )
-                self._finish_infos(buffer, reply)
+                out = self._outputs[buffer]
+                self.group.reset(payload.rows, payload.seeds, payload.options, out, self._infos)
+                reply.entries = self._finish_infos(buffer)
             elif command == Command.CALL:
                 reply.results = self.group.call(*payload)
             elif command == Command.SET_ATTR:
@@ -92,32 +96,33 @@ class Worker:
             elif command == Command.CLOSE:
                 reply.failures = [Failure.of(failure, "close") for failure in self.group.close()]
         except Exception as error:
-            self._fail(error, command, reply)
+            reply = self._failed(error, command)
         self._count_scenes()
         reply.notices = self.group.notices.take()
-        return reply
+        return reply if reply != NOTHING else NOTHING
 
     def _step(self, buffer: int, columns: Any) -> Reply:
-        reply = Reply()
+        group = self.group
         try:
             if columns is not None:
                 self._infos.follow(columns)
             # a copy, since environments may keep views of their action
-            self.group.step(self._action.copy(), self._outputs[buffer], self._infos)
-            self._finish_infos(buffer, reply)
+            group.step(self._action.copy(), self._outputs[buffer], self._infos)
+            entries = self._finish_infos(buffer)
         except Exception as error:
-            self._fail(error, Command.STEP, reply)
-        if self.group.notices.pending:
-            reply.notices = self.group.notices.take()
-        self.words[Word.ENV_STEPS] = self.group.env_steps
-        return reply
+            return self._failed(error, Command.STEP)
+        self.words[Word.ENV_STEPS] = group.env_steps
+        if entries or group.notices.pending:
+            return Reply(entries, group.notices.take())
+        return NOTHING
 
-    def _fail(self, error: Exception, command: int, reply: Reply) -> None:
+    def _failed(self, error: Exception, command: int) -> Reply:
         self._infos.discard()
-        reply.failures.append(Failure.of(error, COMMAND_NAMES[command]))
+        return Reply(failures=[Failure.of(error, COMMAND_NAMES[command])])
 
-    def _finish_infos(self, buffer: int, reply: Reply) -> None:
-        self.words[Word.TOUCHED_COLUMNS], reply.entries = self._infos.finish(buffer)
+    def _finish_infos(self, buffer: int) -> list[InfoEntry]:
+        self.words[Word.TOUCHED_COLUMNS], entries = self._infos.finish(buffer)
+        return entries
 
     def _count_scenes(self) -> None:
         """Report the scenes of this process, if it has ever loaded the module that holds them."""
@@ -188,7 +193,7 @@ def _serve(
             continue  # a wake-up too many
         command = words[Word.COMMAND]
         answer = _answer(worker, command, connection)
-        message = _dump_reply(answer, worker) if answer else None
+        message = None if answer is NOTHING else _dump_reply(answer, worker)
         status = Status.OK if message is None else Status.HAS_REPLY
         if answer.failures:
             status |= Status.FAILED
