@@ -80,7 +80,7 @@ class GroupArrays:
     truncated: np.ndarray
     autoreset: np.ndarray
     final_observation: np.ndarray | None = None
-    flagged: bool = True
+    flagged: bool = field(default=True, init=False)
 
     def clear_flags(self) -> None:
         """Set all flags to False."""
