@@ -60,12 +60,12 @@ class Flight:
         """
         self._pool.prepare(command, buffer, payloads, workers)
         self.buffer = buffer
-        # from here on the call is in flight, however far an interrupt lets it come
-        self.lifecycle.begin(call)
         try:
+            # from here on the call is in flight, however far an interrupt lets it come
+            self.lifecycle.begin(call)
             self._pool.wake()
         except KeyboardInterrupt:
-            self._interrupt()
+            self.interrupt()
             raise
 
     def finish(
@@ -90,7 +90,7 @@ class Flight:
         except CallTimeout:
             raise
         except KeyboardInterrupt:
-            self._interrupt()
+            self.interrupt()
             raise
         except BaseException as failure:
             self.lifecycle.break_down(failure)
@@ -109,7 +109,10 @@ class Flight:
         if self.lifecycle.interrupted:
             self.finish(self.lifecycle.state.value)
 
-    def _interrupt(self) -> None:
+    def interrupt(self) -> None:
+        """Ctrl-C came before the call in flight was finished, if one is: `reset` may drain it."""
+        if not self.lifecycle.in_flight:
+            return
         if isinstance(self._pool, LocalPool):  # an environment was left in the middle of it
             self.lifecycle.break_down(KeyboardInterrupt("in the middle of a call"))
         else:

@@ -238,9 +238,13 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             ValueError: If seeds or options are not as above; nothing was reset then.
             WorkerRaised, WorkerDied: If an environment fails; then it is broken.
         """
-        self._flight.drain()
-        self.reset_async(seed=seed, options=options)
-        return self.reset_wait()
+        try:
+            self._flight.drain()
+            self.reset_async(seed=seed, options=options)
+            return self.reset_wait()
+        except KeyboardInterrupt:
+            self._flight.interrupt()
+            raise
 
     def reset_async(self, *, seed: Seed = None, options: Options = None) -> None:
         """Start `reset`; `reset_wait` returns its result."""
@@ -298,8 +302,13 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         """
         self._flight.lifecycle.check("reset")
         rows = select_rows(indices_or_mask, self.num_envs)
-        self._start_reset(rows, normalize_seeds(seed, rows), normalize_options(options, len(rows)))
-        return self.reset_wait()
+        seeds, all_options = normalize_seeds(seed, rows), normalize_options(options, len(rows))
+        try:
+            self._start_reset(rows, seeds, all_options)
+            return self.reset_wait()
+        except KeyboardInterrupt:
+            self._flight.interrupt()
+            raise
 
     def _start_reset(
         self,
@@ -338,8 +347,12 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             ResetNeeded: Before the first reset; with DISABLED also if an environment has finished.
             WorkerRaised, WorkerDied: If an environment fails; then it is broken.
         """
-        self.step_async(actions)
-        return self.step_wait()
+        try:
+            self.step_async(actions)
+            return self.step_wait()
+        except KeyboardInterrupt:
+            self._flight.interrupt()
+            raise
 
     def step_async(self, actions: np.ndarray) -> None:
         """Start `step`; `step_wait` returns its result."""
@@ -473,8 +486,12 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._flight.check_alive(name)
         if not requests:
             return []
-        self._flight.start("call", command, payloads=payloads, workers=list(requests))
-        return self._flight.finish("call", name=name)
+        try:
+            self._flight.start("call", command, payloads=payloads, workers=list(requests))
+            return self._flight.finish("call", name=name)
+        except KeyboardInterrupt:
+            self._flight.interrupt()
+            raise
 
     # ── numbers and the end ─────────────────────────────────────────────────────────────────────
 
@@ -513,6 +530,9 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         failures = self._pool.close(timeout)
         del self._action, self._collector  # views of the block hold its memory and a descriptor
         raise_all(failures)
+
+    def __del__(self) -> None:
+        """Leave the end to the finalizer, which is quiet; some versions of Gymnasium close here."""
 
     def __enter__(self) -> Self:
         return self

@@ -66,6 +66,11 @@ class Lifecycle:
         self.failure: BaseException | None = None
         self._was_reset = False
 
+    @property
+    def in_flight(self) -> bool:
+        """Whether a call was begun and not finished."""
+        return self.state in (State.STEPPING, State.RESETTING, State.CALLING)
+
     def check(self, call: str) -> State:
         """Return the state that `call` leads to, moving nothing.
 
