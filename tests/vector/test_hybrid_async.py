@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import sys
 import threading
 import time
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -244,12 +246,14 @@ def test_many_interrupts_lose_nothing(make_workers):
     assert interrupts > 10
 
 
-def ctrl_c_at_line(number, names, function):
-    """Run a function; send Ctrl-C at a line of the functions so named; return if it came."""
+def ctrl_c_at_line(number, function, names=()):
+    """Run a function, with Ctrl-C at a line of ours or of functions so named; return if it came."""
     seen = 0
+    ours = str(Path(inspect.getfile(HybridVectorEnv)).parent)
 
     def trace(frame, event, arg):
-        if frame.f_code.co_name not in names or "vector" not in frame.f_code.co_filename:
+        code = frame.f_code
+        if not code.co_filename.startswith(ours) or (names and code.co_name not in names):
             return None
         return trace_line
 
@@ -279,13 +283,33 @@ def test_ctrl_c_at_any_line_of_sending_and_waiting_loses_nothing(make_workers, c
     envs.reset()
     line = 1
     use = partial(envs.step, NO_ACTIONS) if call == "step" else envs.reset
-    while ctrl_c_at_line(line, ("wake", "wait"), use):
+    while ctrl_c_at_line(line, use, ("wake", "wait")):
         wait = envs.step_wait if call == "step" else envs.reset_wait
         result = wait(timeout=20)
         assert result.observation.tolist() == [[line], [line]] if call == "step" else [[0], [0]]
         assert set(envs.get_attr("calls")) == {line + 1}
         line += 1
     assert line > 10
+
+
+@pytest.mark.parametrize("call", ["step", "reset", "reset_envs", "call"])
+def test_reset_recovers_from_ctrl_c_at_any_line(make_workers, call):
+    """Wherever it came, the next reset and step are in order."""
+    envs = make_workers([partial(Fixed, [{"word": "x"}] * 9999)] * 2, 1)
+    envs.reset()
+    use = {
+        "step": partial(envs.step, NO_ACTIONS),
+        "reset": envs.reset,
+        "reset_envs": partial(envs.reset_envs, [1]),
+        "call": partial(envs.get_attr, "steps"),
+    }
+    line = 1
+    while ctrl_c_at_line(line, use[call]):
+        assert envs.reset().observation.tolist() == [[0], [0]]
+        assert envs.step(NO_ACTIONS).observation.tolist() == [[1], [1]]
+        assert envs.get_attr("steps") == (1, 1)
+        line += 1
+    assert line > 50
 
 
 def test_close_ends_an_interrupted_call(gated, interrupt):
