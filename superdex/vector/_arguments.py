@@ -10,8 +10,15 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from superdex.vector._group import GroupSettings
+from superdex.vector._remote import dumps
 
-__all__ = ["check_actions", "check_reset_mask", "check_settings", "checked_functions"]
+__all__ = [
+    "check_actions",
+    "check_reset_mask",
+    "check_settings",
+    "check_travels",
+    "checked_functions",
+]
 
 
 def checked_functions(env_fns: Any) -> list[Callable[[], gym.Env[Any, Any]]]:
@@ -45,6 +52,17 @@ def check_settings(
             "episode_seeds and autoreset_options need the inner layer of superdex; an "
             "inner_env_cls resets its environments itself."
         )
+
+
+def check_travels(**arguments: Any) -> None:
+    """Raise `TypeError`, and name the argument, if one can't be pickled for the workers."""
+    for name, value in arguments.items():
+        try:
+            dumps(value)
+        except Exception as error:
+            raise TypeError(
+                f"{name}, {value!r}, can't be pickled for the workers: {error}."
+            ) from error
 
 
 def check_actions(actions: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:

@@ -33,6 +33,7 @@ __all__ = [
     "GroupArrays",
     "GroupSettings",
     "Notices",
+    "check_new",
     "end_reasons",
 ]
 
@@ -182,11 +183,7 @@ class EnvGroup:
                 f"The function for environment {index} returned {env!r}, which is no "
                 "gymnasium.Env: pass a function that builds an environment."
             )
-        if any(env is other for other in self.envs):
-            raise TypeError(
-                f"The function for environment {index} returned an object that another function "
-                "returned already: pass a function that builds an environment of its own."
-            )
+        check_new(env, self.envs, index)
         self.envs.append(env)
 
     # ── stepping ────────────────────────────────────────────────────────────────────────────────
@@ -406,6 +403,15 @@ class EnvGroup:
                 failure.__cause__ = error
                 failures.append(failure)
         return failures
+
+
+def check_new(env: gym.Env[Any, Any], others: Sequence[gym.Env[Any, Any]], index: int) -> None:
+    """Raise `TypeError` if an environment is one of the others."""
+    if any(env is other for other in others):
+        raise TypeError(
+            f"The function for environment {index} returned an object that another function "
+            "returned already: pass a function that builds an environment of its own."
+        )
 
 
 def end_reasons(info: dict[Any, Any], terminated: Any, truncated: Any) -> dict[str, str]:

@@ -36,6 +36,7 @@ from superdex.vector._arguments import (
     check_actions,
     check_reset_mask,
     check_settings,
+    check_travels,
     checked_functions,
 )
 from superdex.vector._collector import Collector
@@ -132,6 +133,12 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._mode = AutoresetMode(autoreset_mode)
         settings = GroupSettings(self._mode, episode_seeds, autoreset_options)
         check_settings(settings, inner_env_cls, inner_env_kwargs)
+        if not in_process:
+            check_travels(
+                autoreset_options=autoreset_options,
+                inner_env_cls=inner_env_cls,
+                inner_env_kwargs=inner_env_kwargs,
+            )
         if context not in (None, "spawn"):
             warnings.warn(
                 f"Workers are always started with spawn; context={context!r} is ignored.",

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from superdex.vector import _remote
+from superdex.vector._group import EnvGroup, check_new
 from superdex.vector._layout import Layout
 from superdex.vector._protocol import NOTHING, Construction, Reply, Status
 from superdex.vector._remote import EnvFailure, Failure
@@ -48,10 +49,19 @@ class LocalPool:
                     self._workers.append(Worker(env_fns[rows.start : rows.stop], construction))
                 except EnvFailure as failure:
                     raise Failure.of(failure, "construct").to_error(number) from failure.__cause__
+                self._check_new(self._workers[-1])
         except BaseException:
             self.close()
             raise
         self.spaces = [worker.group.spaces for worker in self._workers]
+
+    def _check_new(self, worker: Worker) -> None:
+        """Raise `TypeError` if another worker holds one of its environments."""
+        groups = [other.group for other in self._workers if other is not worker]
+        others = [env for group in groups if isinstance(group, EnvGroup) for env in group.envs]
+        if isinstance(worker.group, EnvGroup):
+            for index, env in zip(worker.index_range, worker.group.envs, strict=True):
+                check_new(env, others, index)
 
     def attach(self, layout: Layout) -> dict[str, np.ndarray]:
         """Make the arrays, have every worker use them, and return them."""
