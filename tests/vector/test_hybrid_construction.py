@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import batch_space
 
 from superdex.errors import WorkerRaised
@@ -196,11 +196,12 @@ def test_one_function_instead_of_a_sequence_is_refused():
         HybridVectorEnv(Walk())
 
 
-def test_one_object_from_two_functions_is_refused(make):
-    """The message says what to pass."""
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_one_object_from_two_functions_is_refused(make, num_workers):
+    """Within a worker, and between workers that no process parts."""
     env = Walk()
-    with pytest.raises(TypeError, match="pass a function that builds an environment of its own"):
-        make([lambda: env] * 2, 2)
+    with pytest.raises(TypeError, match=r"environment 1 returned an object .* of its own"):
+        make([lambda: env] * 2, num_workers=num_workers)
 
 
 def test_a_function_that_cant_be_pickled_is_named():
@@ -212,6 +213,18 @@ def test_a_function_that_cant_be_pickled_is_named():
 
     with pytest.raises(TypeError, match=r"environment 1, <function .*build_with_lock.* pickled"):
         HybridVectorEnv([Walk, build_with_lock], 2)
+
+
+@pytest.mark.parametrize("name", ["autoreset_options", "inner_env_kwargs"])
+def test_another_argument_that_cant_be_pickled_is_named(name):
+    """Before any process is started."""
+    lock = threading.Lock()
+    arguments = {
+        "autoreset_options": {"autoreset_options": lambda index, episode: {"lock": lock}},
+        "inner_env_kwargs": {"inner_env_cls": SyncVectorEnv, "inner_env_kwargs": {"lock": lock}},
+    }
+    with pytest.raises(TypeError, match=rf"{name}, .* can't be pickled for the workers"):
+        HybridVectorEnv(walks(2), 2, **arguments[name])
 
 
 @pytest.mark.parametrize("in_process", [True, False])
