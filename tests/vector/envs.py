@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -154,18 +153,6 @@ class Acting(Walk):
 
     def method(self):
         return self.visit("method")
-
-
-class ClosesOnce(Walk):
-    """A walk that writes a line to a file when it is closed."""
-
-    def __init__(self, path: Path, tag=0):
-        super().__init__(tag)
-        self.path = path
-
-    def close(self):
-        with self.path.open("a") as file:
-            file.write(f"{self.tag}\n")
 
 
 class TwoArguments(Exception):
