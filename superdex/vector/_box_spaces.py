@@ -15,9 +15,9 @@ class BoxSpaces(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs
     """Flattens an environment's observation and action spaces to `Box`es.
 
     Observations are flattened as by `gymnasium.spaces.flatten` (one-hot for `Discrete`). Actions
-    are read back leniently, so that any point of the box is an action: the largest entry chooses in
-    a `Discrete` or `MultiDiscrete`, a `MultiBinary` entry is on from 0.5, a `Box` entry is clipped
-    to its bounds. A space that is a `Box` already stays as it is.
+    are read back leniently, so that any point of the box is an action, and so are logits: the
+    largest entry chooses in a `Discrete` or `MultiDiscrete`, a `MultiBinary` entry is on from 0.5, a
+    `Box` entry is clipped to its bounds. A space that is a `Box` already stays as it is.
 
     Args:
         env: The environment.
@@ -40,7 +40,8 @@ class BoxSpaces(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs
             self.observation_space = _flatten_space(env.observation_space, "observation")
         if self._flat_actions:
             _check_invertible(env.action_space, env.action_space)
-            self.action_space = _flatten_space(env.action_space, "action")
+            # floats, so that a policy's logits are actions
+            self.action_space = _as_floats(_flatten_space(env.action_space, "action"))
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -69,6 +70,15 @@ def _flatten_space(space: gym.Space[Any], role: str) -> spaces.Box:
             f"The {role} space {space} has no fixed flat size, so it can't become a Box."
         )
     return flat
+
+
+def _as_floats(box: spaces.Box) -> spaces.Box:
+    """Return the box with float entries, of a dtype that holds its bounds exactly."""
+    if box.dtype.kind == "f":
+        return box
+    exact = max(abs(int(box.low.min(initial=0))), abs(int(box.high.max(initial=0)))) < 2**24
+    dtype: Any = np.float32 if exact else np.float64
+    return spaces.Box(box.low.astype(dtype), box.high.astype(dtype), dtype=dtype)
 
 
 def _check_invertible(space: gym.Space[Any], whole: gym.Space[Any]) -> None:
@@ -112,5 +122,7 @@ def _read(space: gym.Space[Any], flat: np.ndarray) -> tuple[Any, np.ndarray]:
     if isinstance(space, spaces.MultiBinary):
         return (flat[:size] >= 0.5).astype(space.dtype).reshape(shape), flat[size:]
     assert isinstance(space, spaces.Box)
-    values = flat[:size].reshape(shape)
-    return np.clip(values, space.low, space.high).astype(space.dtype), flat[size:]
+    values = np.clip(flat[:size].reshape(shape), space.low, space.high)
+    if space.dtype.kind in "iu":
+        values = np.rint(values)
+    return values.astype(space.dtype), flat[size:]

@@ -71,6 +71,7 @@ class Collector:
         if self._final_observation is not None:
             self._add_final_observations(buffer, info)
         if not self._copy:
+            _freeze(info)
             observation, reward, terminated, truncated = self._views[buffer]
             return BatchedStepResult(observation, reward, terminated, truncated, info)
         observation, reward, terminated, truncated = self._buffers[buffer]
@@ -86,6 +87,8 @@ class Collector:
         """Return the result of a reset that wrote `buffer`."""
         self.buffer = buffer
         info = self._infos(buffer, touched, replies)
+        if not self._copy:
+            _freeze(info)
         return BatchedResetResult(self._taken(self._buffers[buffer][0]), info)
 
     def ended(self, buffer: int) -> np.ndarray:
@@ -158,3 +161,12 @@ def _read_only(array: np.ndarray) -> np.ndarray:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def _freeze(info: dict[Any, Any]) -> None:
+    """Make the arrays of an info read-only, nested ones too."""
+    for value in info.values():
+        if isinstance(value, dict):
+            _freeze(value)
+        else:
+            value.flags.writeable = False

@@ -23,7 +23,7 @@ from gymnasium.vector import AutoresetMode
 
 from superdex.vector import _remote
 from superdex.vector._columns import InfoWriter, snapshot
-from superdex.vector._remote import EnvFailure
+from superdex.vector._remote import EnvFailure, env_failure
 from superdex.vector._seeding import derived_seed
 from superdex.vector._spaces import SpaceReport, report_spaces
 
@@ -174,10 +174,10 @@ class EnvGroup:
     def _construct(self, index: int, env_fn: Callable[[], gym.Env[Any, Any]]) -> None:
         try:
             env = env_fn()
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             if isinstance(error, gym.error.UnregisteredEnv):
                 error.add_note(_WHERE_TO_REGISTER)
-            raise EnvFailure(index, "construct") from error
+            raise env_failure(index, "construct", error) from error
         if not isinstance(env, gym.Env):
             raise TypeError(
                 f"The function for environment {index} returned {env!r}, which is no "
@@ -235,8 +235,8 @@ class EnvGroup:
                     infos.add(row, info)
         except EnvFailure:
             raise
-        except (Exception, SystemExit) as error:
-            raise EnvFailure(self.indices[row], "step") from error
+        except BaseException as error:
+            raise env_failure(self.indices[row], "step", error) from error
         if small:
             joined = np.frombuffer(b"".join(pieces), dtype)
             out.observation[:] = joined.reshape(out.observation.shape)
@@ -278,8 +278,8 @@ class EnvGroup:
             elif callable(options):
                 arguments["options"] = options(self.indices[row], episode.number)
             return self.envs[row].reset(**arguments)
-        except (Exception, SystemExit) as error:
-            raise EnvFailure(self.indices[row], "reset") from error
+        except BaseException as error:
+            raise env_failure(self.indices[row], "reset", error) from error
 
     def _converted(self, row: int, observation: Any) -> np.ndarray:
         """Return an observation in its space's dtype, or say what is wrong with it."""
@@ -338,8 +338,8 @@ class EnvGroup:
                 out.observation[row] = self._converted(row, observation)
                 if _checked_info(info):
                     infos.add(row, info)
-        except (Exception, SystemExit) as error:
-            raise EnvFailure(self.indices[row], "reset") from error
+        except BaseException as error:
+            raise env_failure(self.indices[row], "reset", error) from error
 
     def _begin(
         self, episode: _Episode, seed: int | None, options: dict[str, Any] | None
@@ -378,8 +378,8 @@ class EnvGroup:
                     if callable(value):
                         value = value(*args, **kwargs)
                     results.append(_remote.dumps(value))
-            except (Exception, SystemExit) as error:
-                raise EnvFailure(self.indices[row], name) from error
+            except BaseException as error:
+                raise env_failure(self.indices[row], name, error) from error
         return results
 
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
@@ -388,8 +388,8 @@ class EnvGroup:
             try:
                 with self._turns[row]():
                     self.envs[row].set_wrapper_attr(name, value)
-            except (Exception, SystemExit) as error:
-                raise EnvFailure(self.indices[row], f"set_attr({name!r})") from error
+            except BaseException as error:
+                raise env_failure(self.indices[row], f"set_attr({name!r})", error) from error
 
     def close(self) -> list[EnvFailure]:
         """Close each environment once; return the failures instead of raising at the first."""
@@ -398,8 +398,8 @@ class EnvGroup:
         for index, env in zip(self.indices, envs, strict=False):
             try:
                 env.close()
-            except (Exception, SystemExit) as error:
-                failure = EnvFailure(index, "close")
+            except BaseException as error:
+                failure = env_failure(index, "close", error)
                 failure.__cause__ = error
                 failures.append(failure)
         return failures

@@ -49,7 +49,12 @@ def merge_infos(
     masks: dict[str, np.ndarray] = {}
     for key, (rows, values) in columns.items():
         merged[key] = _merge_values(rows, values, num_envs, notice)
-        masks[f"_{key}"] = mask = np.zeros(num_envs, np.bool_)
+        name = f"_{key}"
+        if name in masks:
+            notice(
+                f"Environments give two infos whose presence mask is named {name!r}: rename one."
+            )
+        masks[name] = mask = np.zeros(num_envs, np.bool_)
         mask[rows] = True
     for name in masks.keys() & merged.keys():
         notice(mask_in_the_way(name[1:]))

@@ -17,7 +17,7 @@ from gymnasium.vector import AutoresetMode
 from superdex.vector import _remote
 from superdex.vector._columns import InfoWriter
 from superdex.vector._group import GroupArrays, GroupSettings, Notices, end_reasons
-from superdex.vector._remote import EnvFailure
+from superdex.vector._remote import EnvFailure, env_failure
 from superdex.vector._spaces import BoxReport, SpaceReport
 
 __all__ = ["VectorEnvGroup"]
@@ -48,8 +48,8 @@ class VectorEnvGroup:
         self.env_steps = 0
         try:
             self._env: Any = cls(env_fns, autoreset_mode=settings.autoreset_mode, **kwargs)
-        except (Exception, SystemExit) as error:
-            raise EnvFailure(None, "construct") from error
+        except BaseException as error:
+            raise env_failure(None, "construct", error) from error
         self.spaces = SpaceReport(
             _report(self.env.single_observation_space, self.env.observation_space, "observation"),
             _report(self.env.single_action_space, self.env.action_space, "action"),
@@ -68,8 +68,8 @@ class VectorEnvGroup:
         """Step all environments; as `EnvGroup.step`."""
         try:
             observation, reward, terminated, truncated, info = self.env.step(actions)
-        except (Exception, SystemExit) as error:
-            raise EnvFailure(None, "step") from error
+        except BaseException as error:
+            raise env_failure(None, "step", error) from error
         out.observation[:] = observation
         out.reward[:] = reward
         out.terminated[:] = terminated
@@ -117,7 +117,7 @@ class VectorEnvGroup:
             return
         if any(entry != options[0] for entry in options):
             error = ValueError(f"{type(self.env).__name__} takes the same options for all.")
-            raise EnvFailure(None, "reset") from error
+            raise env_failure(None, "reset", error) from error
         seed: list[int | None] = [None] * len(self.indices)
         mask = np.zeros(len(self.indices), np.bool_)
         for row, chosen_seed in zip(rows, seeds, strict=True):
@@ -125,8 +125,8 @@ class VectorEnvGroup:
         chosen = options[0] if mask.all() else {**(options[0] or {}), "reset_mask": mask.copy()}
         try:
             observation, info = self.env.reset(seed=seed, options=chosen)
-        except (Exception, SystemExit) as error:
-            raise EnvFailure(None, "reset") from error
+        except BaseException as error:
+            raise env_failure(None, "reset", error) from error
         self._ended[mask] = False
         out.observation[mask] = np.asarray(observation)[mask]
         for row in rows:
@@ -142,8 +142,8 @@ class VectorEnvGroup:
                 self.env.render() if name == "render" else self.env.call(name, *args, **kwargs)
             )
             return [_remote.dumps(results[row]) for row in rows]
-        except (Exception, SystemExit) as error:
-            raise EnvFailure(None, name) from error
+        except BaseException as error:
+            raise env_failure(None, name, error) from error
 
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
         """Set an attribute of all environments through the inner vector environment."""
@@ -154,8 +154,8 @@ class VectorEnvGroup:
             for row, value in zip(rows, values, strict=True):
                 ordered[row] = value
             self.env.set_attr(name, ordered)
-        except (Exception, SystemExit) as error:
-            raise EnvFailure(None, f"set_attr({name!r})") from error
+        except BaseException as error:
+            raise env_failure(None, f"set_attr({name!r})", error) from error
 
     def close(self) -> list[EnvFailure]:
         """Close the inner vector environment once."""
@@ -163,8 +163,8 @@ class VectorEnvGroup:
         try:
             if env is not None:
                 env.close()
-        except (Exception, SystemExit) as error:
-            failure = EnvFailure(None, "close")
+        except BaseException as error:
+            failure = env_failure(None, "close", error)
             failure.__cause__ = error
             return [failure]
         return []

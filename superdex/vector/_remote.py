@@ -11,6 +11,7 @@ import pickle
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from multiprocessing import parent_process
 from typing import Any
 
 import cloudpickle
@@ -25,6 +26,7 @@ __all__ = [
     "dump_env_fns",
     "dumps",
     "dumps_entries",
+    "env_failure",
     "loads",
 ]
 
@@ -92,6 +94,17 @@ class EnvFailure(Exception):
         self.env_index = env_index
         self.call = call
         super().__init__(env_index, call)
+
+
+def env_failure(env_index: int | None, call: str, error: BaseException) -> EnvFailure:
+    """Return what to raise, from `error`, for an exception of an environment.
+
+    Whatever it is, it is the environment's, `SystemExit` too; but Ctrl-C in the caller's own
+    process is the caller's, and is raised on.
+    """
+    if isinstance(error, KeyboardInterrupt) and parent_process() is None:
+        raise error
+    return EnvFailure(env_index, call)
 
 
 @dataclass(frozen=True)

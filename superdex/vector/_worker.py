@@ -33,6 +33,7 @@ from superdex.vector._protocol import (
 )
 from superdex.vector._remote import EnvFailure, Failure
 from superdex.vector._signal import Signal
+from superdex.vector._spaces import SpaceReport
 
 __all__ = ["Worker", "run"]
 
@@ -162,22 +163,34 @@ def run(
 
 def _construct(connection: Connection) -> Worker | None:
     """Build the worker and send what it has, or why it has nothing."""
-    built = None
-    answer: Any
+    built, answer = _build(connection.recv_bytes())
     try:
-        construction: Construction = _remote.loads(connection.recv_bytes())
-        built = Worker(_remote.loads(construction.env_fns), construction)
-        answer = built.group.spaces
-    except (TypeError, ValueError) as error:
-        answer = error  # our own words for what the caller passed
-    except (EOFError, ConnectionError):
-        raise
-    except EnvFailure as failure:
-        answer = Failure.of(failure, "construct")
-    except (Exception, SystemExit) as error:
-        answer = Failure.of(error, "construct")
-    connection.send_bytes(_remote.dumps(answer))
+        message = _remote.dumps(answer)
+    except Exception as error:
+        assert built is not None
+        built.group.close()
+        built, what = None, "The environments' spaces, render mode or metadata"
+        message = _remote.dumps(TypeError(f"{what} can't be pickled for the parent: {error}"))
+    connection.send_bytes(message)
     return built
+
+
+def _build(message: bytes) -> tuple[Worker | None, SpaceReport | Failure | Exception]:
+    """Return the worker with what it has; or none, with what an environment or we ourselves say."""
+    try:
+        construction: Construction = _remote.loads(message)
+        env_fns = _remote.loads(construction.env_fns)
+    except Exception as error:
+        return None, Failure.of(error, "construct")
+    try:
+        built = Worker(env_fns, construction)
+    except EnvFailure as failure:
+        return None, Failure.of(failure, "construct")
+    except (TypeError, ValueError) as error:
+        return None, error  # our own words for what the caller passed
+    except BaseException as error:
+        return None, Failure.of(error, "construct")
+    return built, built.group.spaces
 
 
 def _serve(
