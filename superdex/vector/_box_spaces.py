@@ -16,8 +16,8 @@ class BoxSpaces(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs
 
     Observations are flattened as by `gymnasium.spaces.flatten` (one-hot for `Discrete`). Actions
     are read back leniently, so that any point of the box is an action, and so are logits: the
-    largest entry chooses in a `Discrete` or `MultiDiscrete`, a `MultiBinary` entry is on from 0.5, a
-    `Box` entry is clipped to its bounds. A space that is a `Box` already stays as it is.
+    largest entry chooses in a `Discrete` or `MultiDiscrete`, a `MultiBinary` entry is on from 0.5,
+    a `Box` entry is clipped to its bounds. A space that is a `Box` already stays as it is.
 
     Args:
         env: The environment.

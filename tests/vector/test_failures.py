@@ -452,3 +452,13 @@ def test_a_worker_has_two_threads(make_workers):
     envs.reset()
     for pid in envs.worker_pids:
         assert psutil.Process(pid).num_threads() <= 2
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit, BaseException])
+def test_an_exception_outside_of_exception_is_that_of_its_environment(make_workers, capfd, error):
+    """It ends no worker and prints nothing (asyncio.CancelledError is such a one)."""
+    envs = make_workers([Walk, partial(Acting, "step", raising(error, "x"))], 2)
+    envs.reset()
+    with pytest.raises(WorkerRaised, match="Environment 1 "):
+        envs.step(np.zeros((2, 2), np.float32))
+    assert capfd.readouterr() == ("", "")

@@ -305,3 +305,26 @@ def test_both_kinds_give_the_same(make, make_workers):
     for batch in walk_actions(10, 5):
         for one, other in zip(local.step(batch)[:4], remote.step(batch)[:4], strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+class BadUnpickle:
+    def __reduce__(self):
+        return (int, ("x",))
+
+
+def test_a_function_that_cant_be_unpickled_shows_the_workers_traceback(make_workers):
+    """A bare ValueError from nowhere would say neither worker nor environments."""
+    with pytest.raises(WorkerRaised, match="invalid literal"):
+        make_workers([partial(Walk, BadUnpickle())], 1)
+
+
+def test_metadata_that_cant_be_pickled_is_an_error_not_a_death(make_workers):
+    """It is named."""
+
+    def build():
+        env = Walk()
+        env.metadata = {"lock": threading.Lock()}
+        return env
+
+    with pytest.raises(TypeError, match="metadata"):
+        make_workers([build], 1)

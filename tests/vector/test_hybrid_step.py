@@ -451,3 +451,30 @@ def test_gymnasiums_own_environments_work(make_workers):
         result = envs.step(np.ones((4, 2), np.int64))
     assert result.truncated.all()
     assert result.info["truncated_reason"].tolist() == ["time limit"] * 4
+
+
+def test_keys_of_one_mask_name_are_noticed(make):
+    """1 and "1" both have the mask "_1": one of the two masks would be lost without a word."""
+    envs = make([partial(Fixed, [{}, {1: 5}]), partial(Fixed, [{}, {"1": 5}])], 2)
+    envs.reset()
+    with pytest.warns(UserWarning, match="_1"):
+        envs.step(np.zeros((2, 1), np.float32))
+
+
+def test_every_array_is_read_only_without_copies(make):
+    """Infos that came the general way, and final observations, too."""
+    infos = [{}] + [{"word": "x", "inner": {"a": 1}}] * 9
+    envs = make([partial(Fixed, infos, 1)] * 2, copy=False, autoreset_mode="SameStep")
+    envs.reset()
+    info = envs.step(np.zeros((2, 1), np.float32)).info
+    final_info = info["final_info"]
+    for array in (info["word"], info["final_obs"], final_info["word"], final_info["inner"]["a"]):
+        assert not array.flags.writeable
+
+
+def test_logits_are_actions_of_a_flattened_discrete_space(make):
+    """A policy's floats pass the cast rule, and the largest one chooses."""
+    envs = make([lambda: BoxSpaces(gym.make("CartPole-v1"))] * 2, 1)
+    envs.reset(seed=0)
+    observation, *_ = envs.step(np.array([[-1.5, 0.2], [3.0, 2.0]], np.float32))
+    assert observation[0, 1] > 0 > observation[1, 1]
