@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
-from multiprocessing import parent_process
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from types import FrameType
 from typing import Any
 
 import numpy as np
 
+from superdex._parent_process import end_with_parent
 from superdex.vector import _remote
 from superdex.vector._block import Block
 from superdex.vector._columns import InfoWriter
@@ -247,27 +244,11 @@ def load_reply(message: bytes) -> Reply:
 
 def _settle_process() -> None:
     """Make this process a worker: a group of its own, quiet at Ctrl-C, gone with its parent."""
-    # Processes that environments start belong to the group and end with it. A terminal's Ctrl-C
-    # goes to the parent's group only.
-    os.setpgid(0, 0)
+    end_with_parent()
     signal.signal(signal.SIGINT, _do_nothing)
     # The parent blocked it while spawning, so that Ctrl-C before this line prints no traceback.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    threading.Thread(target=_end_with_parent, name="superdex-parent-watch", daemon=True).start()
 
 
 def _do_nothing(signum: int, frame: FrameType | None) -> None:
     """Handle a signal by going on. To ignore it would be inherited by what environments start."""
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    assert parent is not None
-    assert parent.pid is not None
-    if hasattr(os, "pidfd_open"):
-        # not parent.join(): its pipe stays open in every process that the parent ever forked
-        with contextlib.suppress(ProcessLookupError):
-            wait([os.pidfd_open(parent.pid)])
-    else:
-        parent.join()
-    os.killpg(0, signal.SIGKILL)
