@@ -44,21 +44,37 @@ def find_spec(name: str) -> EnvSpec:
     `module:id` imports the module first, as `gymnasium.make` does.
 
     Raises:
-        ValueError: If nothing of that name is registered; the message suggests the nearest.
+        ValueError: If nothing of that name is registered; the message suggests the nearest. Also
+            if the module can't be imported, whatever it raises.
     """
     names = short_names()
-    module, _, env_id = name.rpartition(":")
-    if module:
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            raise ValueError(
-                f"The module of the environment {name!r} was not found: {error}."
-            ) from error
+    module, colon, env_id = name.rpartition(":")
+    if colon:
+        _import(module, name)
     spec = gymnasium.registry.get(names.get(env_id, env_id))
     if spec is None:
         raise ValueError(_unknown(name, env_id, names))
     return spec
+
+
+def _import(module: str, name: str) -> None:
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise ValueError(
+            f"What precedes the colon in {name!r} must be a module's full name, such as "
+            f"'my_package.my_module:MyEnv-v0'; got {module!r}."
+        )
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"The module of the environment {name!r} was not found: {error}."
+        ) from error
+    # A script without a main guard may end the process, which is not meant here.
+    except (Exception, SystemExit) as error:
+        raise ValueError(
+            f"The module of the environment {name!r} could not be imported: it raised "
+            f"{type(error).__name__}: {error}."
+        ) from error
 
 
 def _unknown(name: str, env_id: str, names: dict[str, str]) -> str:

@@ -54,3 +54,30 @@ def test_unknown_module_is_named():
     """A module that isn't there is told apart from an id that isn't."""
     with pytest.raises(ValueError, match="No module named 'no_such_module'"):
         find_spec("no_such_module:Pendulum-v1")
+
+
+@pytest.mark.parametrize("name", [".foo:bar", "..:bar", ":bar", "a..b:bar", "a b:bar"])
+def test_what_is_no_module_name_is_refused(name: str):
+    """A relative or broken module name is answered with how it is written."""
+    with pytest.raises(ValueError, match="must be a module's full name"):
+        find_spec(name)
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("raise RuntimeError('no licence')", "it raised RuntimeError: no licence"),
+        ("raise SystemExit(3)", "it raised SystemExit: 3"),
+        ("def", "it raised SyntaxError: invalid syntax"),
+        ("import no_such_module", "No module named 'no_such_module'"),
+    ],
+)
+def test_module_that_cannot_be_imported_is_told_with_the_cause(
+    source: str, problem: str, tmp_path, monkeypatch
+):
+    """Whatever the import raises is one sentence with the environment's name."""
+    (tmp_path / "broken_module.py").write_text(source + "\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ValueError, match="'broken_module:Any-v0'") as caught:
+        find_spec("broken_module:Any-v0")
+    assert problem in str(caught.value)
