@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator
 from multiprocessing import connection, get_context, resource_tracker
 from multiprocessing.process import BaseProcess
@@ -20,19 +21,33 @@ from typing import Any
 
 import cloudpickle
 
+from superdex._parent_process import end_with_parent
+from superdex.errors import WorkerRaised
+
 __all__ = ["ChildFailed", "run_in_child"]
 
 # How long a child may take to close its environments after Ctrl-C, and to end after its answer.
 _GRACE_SECONDS = 10.0
 _LINES_SHOWN = 10
+_HELD_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 
 
 class ChildFailed(Exception):
-    """The function raised in its process, or the process ended before it answered."""
+    """The function raised in its process, or the process ended before it answered.
+
+    Attributes:
+        traceback: The traceback as text, or None where the process ended without an answer.
+    """
+
+    def __init__(self, summary: str, traceback: str | None = None) -> None:
+        super().__init__(summary)
+        self.traceback = traceback
 
 
 def run_in_child(function: Callable[..., Any], *args: Any) -> Any:
     """Call `function(*args)` in a spawned process and return its result.
+
+    That process and its group end with this one, however this one ends.
 
     Args:
         function: A module-level function; it travels by cloudpickle, and so do its arguments.
@@ -50,10 +65,11 @@ def run_in_child(function: Callable[..., Any], *args: Any) -> Any:
 def _run(call: bytes, printed: Path) -> Any:
     receiver, sender = get_context("spawn").Pipe(duplex=False)
     process = get_context("spawn").Process(target=_serve, args=(sender, call, printed))
-    with _interrupts_held():
-        process.start()
-    sender.close()
     try:
+        # Within the `try`: what was held back is raised at the end of the `with`.
+        with _interrupts_held():
+            process.start()
+        sender.close()
         connection.wait([receiver, process.sentinel])
         answer = receiver.recv() if receiver.poll() else None
     except EOFError:
@@ -69,13 +85,13 @@ def _run(call: bytes, printed: Path) -> Any:
         raise ChildFailed(_describe_end(process.exitcode) + _last_lines(printed))
     result, problem = answer
     if problem is not None:
-        raise ChildFailed(problem)
+        raise ChildFailed(*problem)
     return result
 
 
 @contextlib.contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Hold Ctrl-C back while a process starts.
+    """Hold Ctrl-C and SIGTERM back while a process starts.
 
     The child inherits the block and lifts it in `_serve`: interrupted while it still imports, it
     would print a traceback of no use to anyone.
@@ -85,7 +101,7 @@ def _interrupts_held() -> Iterator[None]:
         return
     # Started later, the tracker would lift the block before the child is there.
     resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_SIGNALS)
     try:
         yield
     finally:
@@ -93,19 +109,20 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def _serve(sender: connection.Connection, call: bytes, printed: Path) -> None:
-    """Answer with (result, None) or (None, problem)."""
+    """Answer with (result, None) or (None, (summary, traceback))."""
     signal.signal(signal.SIGINT, _interrupt_once)
-    answer: tuple[Any, str | None]
+    answer: tuple[Any, tuple[str, str] | None]
     try:
         if sys.platform != "win32":
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            end_with_parent()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_SIGNALS)
         _print_to(printed)
         function, args = cloudpickle.loads(call)
         answer = (function(*args), None)
     except KeyboardInterrupt:
         return
     except BaseException as error:
-        answer = (None, _describe(error))
+        answer = (None, (_describe(error), "".join(traceback.format_exception(error))))
     with contextlib.suppress(BrokenPipeError):
         sender.send(answer)
 
@@ -142,15 +159,27 @@ def _interrupt(process: BaseProcess) -> None:
 
 
 def _kill(process: BaseProcess) -> None:
+    """End the process if it still runs, and what is left of its group in any event."""
     if process.is_alive():
         process.kill()
         process.join()
+    if sys.platform != "win32" and process.pid is not None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _describe(error: BaseException) -> str:
+    """Return type and message in short: what follows a blank line is left to the traceback."""
     if isinstance(error, BaseExceptionGroup):
         return "\n".join(_describe(each) for each in error.exceptions)
-    return f"{type(error).__name__}: {error}"
+    kind = type(error).__name__
+    try:
+        message = str(error).strip().partition("\n\n")[0]
+    except Exception:
+        return kind
+    if isinstance(error, WorkerRaised):
+        return message  # it has the environment's index and its exception's type
+    return f"{kind}: {message}" if message else kind
 
 
 def _describe_end(exitcode: int | None) -> str:

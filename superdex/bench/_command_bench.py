@@ -15,6 +15,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from superdex.bench._interruption import exit_code
 from superdex.bench._output import (
     check_picture_path,
     check_writable,
@@ -67,11 +68,11 @@ def execute(job: Job) -> int:
         errors.print(f"Warning: {warning}", style="yellow")
 
     rows: list[SweepRow] = []
-    interrupted = False
+    ended_early: int | None = None
     try:
         _measure_all(job, rows, errors)
-    except KeyboardInterrupt:
-        interrupted = True
+    except KeyboardInterrupt as interruption:
+        ended_early = exit_code(interruption)
         errors.print(
             f"Interrupted after {len(rows)} of {len(job.cases)} cases.",
             style="yellow",
@@ -85,8 +86,8 @@ def execute(job: Job) -> int:
         if job.picture_path is not None:
             write_heat_map(report, job.picture_path)
             errors.print(f"Wrote {job.picture_path}", soft_wrap=True)
-    if interrupted:
-        return 130
+    if ended_early is not None:
+        return ended_early
     return 1 if any(row.error is not None for row in rows) else 0
 
 

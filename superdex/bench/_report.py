@@ -23,6 +23,7 @@ class SweepCase:
         num_envs_per_worker: Environments in each.
         substeps: Physics steps per control step, or None where the environment does not say.
         problem: Why no environment could be built, or None.
+        problem_traceback: Where that was raised, or None.
     """
 
     spec: EnvSpec = field(repr=False)
@@ -30,6 +31,7 @@ class SweepCase:
     num_envs_per_worker: int
     substeps: int | None = None
     problem: str | None = None
+    problem_traceback: str | None = field(default=None, repr=False)
 
     @property
     def env_id(self) -> str:
@@ -88,11 +90,20 @@ class Measurement:
 
 @dataclass(frozen=True)
 class SweepRow:
-    """One case and what came of it: a measurement, or the error that prevented it."""
+    """One case and what came of it: a measurement, or the error that prevented it.
+
+    Attributes:
+        case: The case.
+        measurement: What was measured, or None.
+        error: The exception's type and message, with the environment's index where one is at
+            fault; or None.
+        traceback: The whole traceback of an exception, or None.
+    """
 
     case: SweepCase
     measurement: Measurement | None = None
     error: str | None = None
+    traceback: str | None = field(default=None, repr=False)
 
     @property
     def control_fps(self) -> float | None:
@@ -124,6 +135,7 @@ class SweepRow:
             "simulation_fps": self.simulation_fps,
             "mean_step_ms": measured.mean_step_ms if measured else None,
             "error": self.error,
+            "traceback": self.traceback,
         }
 
 

@@ -62,14 +62,16 @@ def plan(settings: SweepSettings) -> tuple[SweepCase, ...]:
         ValueError: If an environment is unknown.
         TypeError: If its spaces are no Boxes.
     """
-    specs = [find_spec(name) for name in settings.envs]
+    # A short name and an id may mean the same environment.
+    specs = {spec.id: spec for spec in map(find_spec, settings.envs)}
     cases = []
-    for spec in specs:
-        problem = None
+    for spec in specs.values():
+        problem = problem_traceback = None
         try:
             seen = run_in_child(probe, spec)
         except ChildFailed as failure:
-            seen, problem = Probe(substeps=None, not_box=None), str(failure)
+            seen = Probe(substeps=None, not_box=None)
+            problem, problem_traceback = str(failure), failure.traceback
         if seen.not_box:
             raise TypeError(
                 f"{spec.id} can't be vectorized as it is: {seen.not_box}, and a Box is needed. "
@@ -77,7 +79,7 @@ def plan(settings: SweepSettings) -> tuple[SweepCase, ...]:
                 "register the wrapped one."
             )
         cases += [
-            SweepCase(spec, workers, per_worker, seen.substeps, problem)
+            SweepCase(spec, workers, per_worker, seen.substeps, problem, problem_traceback)
             for workers, per_worker in settings.splits
         ]
     return tuple(cases)
@@ -86,7 +88,7 @@ def plan(settings: SweepSettings) -> tuple[SweepCase, ...]:
 def measure(case: SweepCase, settings: SweepSettings) -> SweepRow:
     """Measure one case in a process of its own; a failure becomes the row's error."""
     if case.problem is not None:
-        return SweepRow(case, error=case.problem)
+        return SweepRow(case, error=case.problem, traceback=case.problem_traceback)
     try:
         if case.is_bare:
             measurement = run_in_child(measure_bare, case.spec, settings)
@@ -95,7 +97,7 @@ def measure(case: SweepCase, settings: SweepSettings) -> SweepRow:
                 measure_vector, case.spec, case.num_workers, case.num_envs_per_worker, settings
             )
     except ChildFailed as failure:
-        return SweepRow(case, error=str(failure))
+        return SweepRow(case, error=str(failure), traceback=failure.traceback)
     return SweepRow(case, measurement)
 
 

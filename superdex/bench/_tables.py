@@ -68,7 +68,11 @@ def _render_verdict(report: SweepReport, env_id: str) -> list[Text]:
     if best.case.is_bare:
         bare = f"the bare environment, without a vectorizer, at {_speed(best)}:"
         lines += [Text.assemble(("Best: ", "bold"), bare), _render_code(best)]
-    if split is not None:
+    if split is None:
+        tried = any(not row.case.is_bare for row in report.rows_of(env_id))
+        why = "all of them failed" if tried else "none was measured"
+        lines.append(Text.assemble(("Best split into workers: ", "bold"), f"{why}."))
+    else:
         heading = "Best split into workers: " if best.case.is_bare else "Best: "
         bare_row = next((row for row in report.rows_of(env_id) if row.case.is_bare), None)
         what = f"{_describe_split(split)}, at {_speed(split)}{_gain(split, bare_row)}:"

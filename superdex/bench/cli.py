@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import superdex
+from superdex.bench._interruption import exit_code, terminated_like_interrupted
 from superdex.bench._names import superdex_ids
 from superdex.bench._settings import SweepSettings
 
 __all__ = ["main"]
-
-_EXIT_INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,7 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The arguments; those of the process by default.
 
     Returns:
-        0 if all went well, 1 if something that was run failed, 130 after Ctrl-C.
+        0 if all went well, 1 if something that was run failed, 130 after Ctrl-C, 143 after
+        SIGTERM.
 
     Raises:
         SystemExit: With code 2 on bad input, and with 0 after `--help` and `--version`.
@@ -36,9 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _build_parser()
     arguments = parser.parse_args(argv)
     try:
-        code: int = arguments.command(arguments)
-    except KeyboardInterrupt:
-        return _EXIT_INTERRUPTED
+        with terminated_like_interrupted():
+            code: int = arguments.command(arguments)
+    except KeyboardInterrupt as interruption:
+        return exit_code(interruption)
     return code
 
 

@@ -3,13 +3,17 @@
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from superdex.bench._child import ChildFailed, run_in_child
+from superdex.errors import WorkerRaised
 
 
 def double(number: int) -> int:
@@ -26,6 +30,10 @@ def fail() -> None:
 
 def fail_twice() -> None:
     raise ExceptionGroup("two", [LookupError("not here"), ValueError("nor there")])
+
+
+def fail_in_worker() -> None:
+    raise WorkerRaised(1, 7, "step", "LookupError: not here", "Traceback: line 3")
 
 
 def leave() -> None:
@@ -54,6 +62,33 @@ def wait_for_ever(started: Path, ended: Path) -> None:
         ended.touch()
 
 
+PARENT = """
+import os, subprocess, sys, time
+from pathlib import Path
+
+from superdex.bench._child import run_in_child
+
+
+def wait_with_a_process(pids):
+    started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    temporary = Path(pids + ".new")
+    temporary.write_text(f"{os.getpid()} {started.pid}")
+    temporary.rename(pids)
+    time.sleep(600)
+
+
+if __name__ == "__main__":
+    run_in_child(wait_with_a_process, sys.argv[1])
+"""
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
 def test_result_comes_back():
     """The function runs with its arguments, in another process."""
     assert run_in_child(double, 21) == 42
@@ -70,6 +105,22 @@ def test_all_exceptions_of_a_group_come_back():
     """Of several failures none is left out."""
     with pytest.raises(ChildFailed, match=r"(?s)LookupError: not here.*ValueError: nor there"):
         run_in_child(fail_twice)
+
+
+def test_traceback_comes_apart_from_the_message():
+    """The message is type and text alone; where it was raised is there for who asks."""
+    with pytest.raises(ChildFailed) as caught:
+        run_in_child(fail)
+    assert str(caught.value) == "LookupError: not here"
+    assert "in fail" in (caught.value.traceback or "")
+
+
+def test_worker_error_names_the_environment_without_its_traceback():
+    """Of an error in a worker, the message has the environment and what it raised."""
+    with pytest.raises(ChildFailed) as caught:
+        run_in_child(fail_in_worker)
+    assert str(caught.value) == "Environment 7 (worker 1) raised in step: LookupError: not here"
+    assert "Traceback: line 3" in (caught.value.traceback or "")
 
 
 def test_early_exit_is_named_by_code():
@@ -114,3 +165,23 @@ def test_interrupt_ends_the_process_and_lets_it_clean_up(tmp_path):
     thread.join()
     assert ended.exists()
     assert multiprocessing.active_children() == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no process groups of this kind")
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
+def test_process_ends_with_its_parent(signum: signal.Signals, tmp_path):
+    """Where the parent is killed, the process and what it started are gone within two seconds."""
+    script, pids = tmp_path / "parent.py", tmp_path / "pids"
+    script.write_text(PARENT)
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}  # it can't remove its folder when killed
+    with subprocess.Popen([sys.executable, str(script), str(pids)], env=environ) as parent:
+        while not pids.exists():
+            assert parent.poll() is None
+            time.sleep(0.01)
+        parent.send_signal(signum)
+    left = [int(pid) for pid in pids.read_text().split()]
+    deadline = time.monotonic() + 2.0
+    while left and time.monotonic() < deadline:
+        left = [pid for pid in left if is_running(pid)]
+        time.sleep(0.02)
+    assert left == []

@@ -94,6 +94,18 @@ def test_only_one_environment_is_bare():
     assert [case.is_bare for case in cases] == [True, False]
 
 
+def test_environment_under_two_names_is_measured_once():
+    """A short name and the id that it stands for give one row for each split."""
+    cases = plan(
+        SweepSettings(
+            env=("cart_pole", "superdex_gym/CartPole-v0", "superdex.envs:superdex_gym/CartPole-v0"),
+            num_workers=(1,),
+            num_envs_per_worker=(1, 2),
+        )
+    )
+    assert [case.num_envs for case in cases] == [1, 2]
+
+
 def test_rows_that_only_reset_are_no_steps():
     """With episodes of two steps every third row takes no action, and is not counted."""
     settings = SweepSettings(env="test/EndsSoon-v0", **{**SHORT, "min_iterations": 30})
@@ -147,7 +159,12 @@ def test_case_that_raises_is_a_row_with_the_error():
     )
     rows = sweep(settings).rows
     assert [row.error is None for row in rows] == [False, False, True, True]
-    assert all("lost the ball" in (row.error or "") for row in rows[:2])
+    bare, vectorized = rows[:2]
+    assert bare.error == "LookupError: lost the ball"
+    assert vectorized.error is not None
+    assert vectorized.error.startswith("Environment ")
+    assert vectorized.error.endswith("raised in step: LookupError: lost the ball")
+    assert all("in step" in (row.traceback or "") for row in rows[:2])
 
 
 def test_environment_that_cannot_be_built_fails_all_its_cases():
@@ -156,7 +173,9 @@ def test_environment_that_cannot_be_built_fails_all_its_cases():
         env="test/RaisesInConstructor-v0", num_workers=(1,), num_envs_per_worker=(1, 2), **SHORT
     )
     for case in plan(settings):
-        assert "LookupError: lost the model" in (measure(case, settings).error or "")
+        row = measure(case, settings)
+        assert row.error == "LookupError: lost the model"
+        assert "in __init__" in row.to_dict()["traceback"]
 
 
 def test_spaces_that_are_no_boxes_are_refused_before_anything_runs():
