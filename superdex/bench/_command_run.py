@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 from gymnasium.envs.registration import EnvSpec
+from gymnasium.error import DependencyNotInstalled
 from rich.console import Console
 from rich.progress import Progress
 
@@ -37,8 +40,16 @@ class Job:
     video: Path | None
 
 
-class RenderingFailed(Exception):
-    """The environment could not draw itself."""
+class RecordingFailed(Exception):
+    """There is no picture of the environment, or it can't be appended to the video.
+
+    Attributes:
+        by_opengl: Whether MuJoCo's choice of a graphics library may be the cause.
+    """
+
+    def __init__(self, message: str, *, by_opengl: bool = False) -> None:
+        super().__init__(message)
+        self.by_opengl = by_opengl
 
 
 def prepare(
@@ -75,8 +86,8 @@ def execute(job: Job) -> int:
         _choose_offscreen()
     try:
         with (
-            gymnasium.make(job.spec, render_mode="rgb_array" if job.video else None) as env,
-            _recording(job.video, env.metadata.get("render_fps", _DEFAULT_FPS)) as keep,
+            _make(job) as env,
+            _recording(job.video, env.metadata.get("render_fps") or _DEFAULT_FPS) as keep,
             Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress,
         ):
             env.action_space.seed(job.seed)
@@ -86,12 +97,16 @@ def execute(job: Job) -> int:
                 progress.advance(task)
                 line = f"episode {episode}: return {total:.3f}, length {length}, {reason}"
                 output.print(line, soft_wrap=True)
-    except RenderingFailed as failure:
-        errors.print(f"The environment could not draw itself: {failure}", style="red")
-        errors.print(
-            "On a machine without a display set MUJOCO_GL=egl (with a graphics driver, or Debian's "
-            "libegl1) or MUJOCO_GL=osmesa (Debian's libosmesa6)."
-        )
+    except RecordingFailed as failure:
+        errors.print(str(failure), style="red", soft_wrap=True)
+        if failure.by_opengl:
+            errors.print(
+                "On a machine without a display set MUJOCO_GL=egl (with a graphics driver, or "
+                "Debian's libegl1) or MUJOCO_GL=osmesa (Debian's libosmesa6)."
+            )
+        return 1
+    except (Exception, SystemExit) as error:
+        errors.print(f"{job.spec.id} failed: {_describe(error)}", style="red", soft_wrap=True)
         return 1
     if job.video is not None:
         errors.print(f"Wrote {job.video}", soft_wrap=True)
@@ -102,6 +117,28 @@ def _choose_offscreen() -> None:
     """Have MuJoCo draw through EGL where there is no display and nobody chose otherwise."""
     if sys.platform == "linux" and not os.environ.get("DISPLAY"):
         os.environ.setdefault("MUJOCO_GL", "egl")
+
+
+def _make(job: Job) -> gymnasium.Env[Any, Any]:
+    if job.video is None:
+        return gymnasium.make(job.spec)  # an environment need not know of render modes
+    try:
+        return gymnasium.make(job.spec, render_mode="rgb_array")
+    except TypeError as error:
+        if "render_mode" not in str(error):
+            raise
+        raise RecordingFailed(
+            f"{job.spec.id} can't be recorded, because its constructor takes no render_mode; a "
+            "video needs render_mode='rgb_array'."
+        ) from error
+
+
+def _describe(error: BaseException) -> str:
+    """Return type, message and the line that raised; the rest of a traceback is Gymnasium's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    last = [frame for frame in frames if not frame.filename.startswith("<frozen")][-1]
+    where = f"{last.filename}, line {last.lineno}, in {last.name}"
+    return f"{type(error).__name__}: {error} ({where})"
 
 
 def _run_episode(
@@ -128,8 +165,29 @@ def _keep_frame(env: gymnasium.Env[Any, Any], job: Job, keep: _Keep) -> None:
     try:
         frame = env.render()
     except Exception as error:
-        raise RenderingFailed(f"{type(error).__name__}: {error}") from error
-    keep(frame)
+        missing_package = isinstance(error, DependencyNotInstalled | ModuleNotFoundError)
+        raise RecordingFailed(
+            f"{job.spec.id} could not draw itself: {type(error).__name__}: {error}",
+            by_opengl="mujoco" in sys.modules and not missing_package,
+        ) from error
+    if not isinstance(frame, np.ndarray) or frame.ndim != 3:
+        raise RecordingFailed(
+            f"{job.spec.id} can't be recorded, because its render() returned {_name_kind(frame)}; "
+            "a video needs an array of shape (height, width, 3). The render modes that it names "
+            f"are {env.metadata.get('render_modes')}, and it was made with 'rgb_array'."
+        )
+    try:
+        keep(frame)
+    except Exception as error:
+        raise RecordingFailed(
+            f"The video could not be written: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _name_kind(frame: object) -> str:
+    if isinstance(frame, np.ndarray):
+        return f"an array of shape {frame.shape}"
+    return "None" if frame is None else f"an object of type {type(frame).__name__}"
 
 
 @contextmanager

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+from typing import Any
 
 import gymnasium
 import imageio_ffmpeg
+import numpy as np
 import pytest
+from gymnasium.spaces import Box
 
 import superdex
 from superdex.bench import SweepRow, measure
@@ -16,6 +21,73 @@ from superdex.bench.cli import main
 
 BENCH = ["bench", "--env", "Pendulum-v1", "--min_time", "0", "--min_iterations", "3"]
 ONE_BY_TWO = ["--num_workers", "1", "--num_envs_per_worker", "1,2"]
+
+
+class Plain(gymnasium.Env):
+    """It knows of no render modes."""
+
+    observation_space = Box(-1.0, 1.0, (2,), np.float32)
+    action_space = Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+class Drawing(Plain):
+    """Its picture is whatever the test says."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012
+    picture: Any = None
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def render(self):
+        return self.picture
+
+
+class RaisesInConstructor(Plain):
+    """It can't be built."""
+
+    def __init__(self):
+        raise LookupError("lost the model")
+
+
+class RaisesInStep(Plain):
+    """It can't be stepped."""
+
+    def step(self, action):
+        raise LookupError("lost the ball")
+
+
+class LeavesInStep(Plain):
+    """It ends the process, or tries to."""
+
+    def step(self, action):
+        sys.exit(4)
+
+
+class RaisesInClose(Plain):
+    """It can't be closed."""
+
+    def close(self):
+        raise LookupError("lost the key")
+
+
+@pytest.fixture
+def registered():
+    """Register the environments above under `test/` and their names, for one test."""
+    classes = (Plain, Drawing, RaisesInConstructor, RaisesInStep, LeavesInStep, RaisesInClose)
+    ids = {f"test/{each.__name__}-v0": each for each in classes}
+    for env_id, env_class in ids.items():
+        gymnasium.register(env_id, entry_point=env_class)
+    yield
+    for env_id in ids:
+        del gymnasium.registry[env_id]
 
 
 def test_version_is_the_packages(capsys):
@@ -44,6 +116,7 @@ def test_help_is_there_for_every_command(command: list[str], capsys):
         (["bench", "--env", ""], "expected names separated by commas"),
         (["bench", "--env", "cart_pol"], "Did you mean 'cart_pole'?"),
         (["bench", "--env", "CartPole-v1"], "BoxSpaces"),
+        (["bench", "--env", ".foo:bar"], "must be a module's full name"),
         ([*BENCH, "--num_workers", "0"], "whole numbers of at least 1"),
         ([*BENCH, "--num_workers", ""], "whole numbers of at least 1"),
         ([*BENCH, "--num_workers", "1,two"], "whole numbers of at least 1"),
@@ -54,6 +127,7 @@ def test_help_is_there_for_every_command(command: list[str], capsys):
         ([*BENCH, "--write_to_file", "no/such/folder/x.json"], "does not exist"),
         ([*BENCH, "--plot", "x.bmp"], "A heat map ends in"),
         (["run", "cart_pol"], "Did you mean 'cart_pole'?"),
+        (["run", ".x:y"], "must be a module's full name"),
         (["run", "cart_pole", "--num_episodes", "0"], "whole number of at least 1"),
         (["run", "cart_pole", "--seed", "-1"], "whole number, 0 or more"),
         (["run", "cart_pole", "--video", "x.gif"], "A video ends in"),
@@ -126,6 +200,27 @@ def test_interrupted_sweep_keeps_what_was_measured(monkeypatch, tmp_path, capsys
     assert len(json.loads(path.read_text())["rows"]) == 1
 
 
+@pytest.mark.skipif(os.name != "posix", reason="Windows ends processes in another way")
+def test_terminated_sweep_keeps_what_was_measured(monkeypatch, tmp_path, capsys):
+    """SIGTERM is handled as Ctrl-C is, and the code is 143."""
+
+    def terminated_after_the_first(case, settings):
+        if not case.is_bare:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return measure(case, settings)
+
+    monkeypatch.setattr("superdex.bench._command_bench.measure", terminated_after_the_first)
+    before = signal.getsignal(signal.SIGTERM)
+    path = tmp_path / "sweep.json"
+    code = main([*BENCH, *ONE_BY_TWO, "--write_to_file", str(path)])
+    printed = capsys.readouterr()
+    assert code == 143
+    assert "Interrupted after 1 of 2 cases" in printed.err
+    assert "Best: the bare environment" in printed.out
+    assert len(json.loads(path.read_text())["rows"]) == 1
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
 def test_progress_is_silent_without_a_terminal():
     """In a log there is the table, and nothing else."""
     done = subprocess.run(
@@ -187,6 +282,67 @@ def test_run_records_a_video_of_all_frames(tmp_path, capsys):
     assert main(["run", "cart_pole", "--max_steps", "6", "--seed", "0", "--video", str(path)]) == 0
     num_frames, _ = imageio_ffmpeg.count_frames_and_secs(path)
     assert num_frames == 1 + 6
+
+
+def test_run_needs_no_render_mode_without_a_video(registered, capsys):
+    """An environment that knows of none runs."""
+    assert main(["run", "test/Plain-v0", "--max_steps", "5"]) == 0
+    assert "length 5, cut off after 5 steps" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("RaisesInConstructor", "LookupError: lost the model"),
+        ("RaisesInStep", "LookupError: lost the ball"),
+        ("LeavesInStep", "SystemExit: 4"),
+        ("RaisesInClose", "LookupError: lost the key"),
+    ],
+)
+def test_run_tells_what_an_environment_raised(name: str, message: str, registered, capsys):
+    """It is one line with type, message and place, whatever the environment was doing."""
+    assert main(["run", f"test/{name}-v0", "--max_steps", "2"]) == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"test/{name}-v0 failed: {message} (")
+    assert "test_cli.py, line " in printed
+    assert printed.count("\n") == 1
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:gymnasium")
+def test_environment_without_render_mode_cannot_be_recorded(registered, tmp_path, capsys):
+    """The message names the argument that its constructor lacks."""
+    assert main(["run", "test/Plain-v0", "--video", str(tmp_path / "out.mp4")]) == 1
+    assert "its constructor takes no render_mode" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:gymnasium")
+@pytest.mark.parametrize(
+    ("picture", "named"),
+    [
+        (None, "returned None"),
+        ("a drawing", "returned an object of type str"),
+        (np.zeros((4, 4), np.uint8), "returned an array of shape (4, 4)"),
+    ],
+)
+def test_what_is_no_picture_is_named(
+    picture: object, named: str, registered, monkeypatch, tmp_path, capsys
+):
+    """The message says what render() returned, and gives no advice on graphics drivers."""
+    monkeypatch.setattr(Drawing, "picture", picture)
+    assert main(["run", "test/Drawing-v0", "--video", str(tmp_path / "out.mp4")]) == 1
+    printed = capsys.readouterr().err
+    assert f"its render() {named}" in printed
+    assert "MUJOCO_GL" not in printed
+
+
+def test_missing_package_for_drawing_is_named(monkeypatch, tmp_path, capsys):
+    """Who lacks pygame is told to install it, not to change graphics drivers."""
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    arguments = ["run", "Pendulum-v1", "--max_steps", "2"]
+    assert main([*arguments, "--video", str(tmp_path / "out.mp4")]) == 1
+    printed = capsys.readouterr().err
+    assert "pygame is not installed" in printed
+    assert "MUJOCO_GL" not in printed
 
 
 def test_run_without_the_video_packages_names_the_extra(monkeypatch, tmp_path, capsys):
