@@ -7,7 +7,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 
 from superdex.vector._group import GroupSettings
 from superdex.vector._remote import dumps
@@ -16,15 +16,26 @@ __all__ = [
     "check_actions",
     "check_reset_mask",
     "check_settings",
+    "check_timeout",
     "check_travels",
     "checked_functions",
+    "checked_mode",
 ]
 
 
 def checked_functions(env_fns: Any) -> list[Callable[[], gym.Env[Any, Any]]]:
-    if callable(env_fns) or isinstance(env_fns, gym.Env):
+    """Return the functions as a list.
+
+    Raises:
+        TypeError: If it is no sequence of functions; the message says how to make one.
+    """
+    if callable(env_fns) or isinstance(env_fns, gym.Env | str):
+        hint = "such as [lambda: gymnasium.make(…)] * 8"
+        if callable(env_fns) and not isinstance(env_fns, gym.Env):
+            hint = "such as [env_fn] * 8 for eight environments of one function"
         raise TypeError(
-            f"env_fns must be a sequence of functions, one per environment, got {env_fns!r}."
+            f"env_fns must be a sequence of functions, one per environment, {hint}; "
+            f"got {env_fns!r}."
         )
     functions = list(env_fns)
     for index, env_fn in enumerate(functions):
@@ -34,6 +45,21 @@ def checked_functions(env_fns: Any) -> list[Callable[[], gym.Env[Any, Any]]]:
                 "such as lambda: gymnasium.make(…)."
             )
     return functions
+
+
+def checked_mode(mode: AutoresetMode | str) -> AutoresetMode:
+    """Return an autoreset mode by its value or its name, in whichever case.
+
+    Raises:
+        ValueError: If there is no such mode; the message lists them.
+    """
+    if isinstance(mode, AutoresetMode):
+        return mode
+    for known in AutoresetMode:
+        if isinstance(mode, str) and mode.lower() in (known.value.lower(), known.name.lower()):
+            return known
+    names = ", ".join(repr(known.value) for known in AutoresetMode)
+    raise ValueError(f"autoreset_mode must be one of {names}, got {mode!r}.")
 
 
 def check_settings(
@@ -68,7 +94,10 @@ def check_travels(**arguments: Any) -> None:
 def check_actions(actions: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     """Raise `ValueError` unless the actions have that shape and can be cast to that dtype."""
     if not isinstance(actions, np.ndarray):
-        raise ValueError(f"actions must be a NumPy array of shape {shape}, got {type(actions)}.")
+        raise ValueError(
+            f"actions must be a NumPy array of shape {shape}, got {type(actions)}: use np.asarray. "
+            "Nothing was stepped."
+        )
     if actions.shape != shape:
         raise ValueError(
             f"actions must have the shape of action_space, {shape}, got {actions.shape}. "
@@ -79,6 +108,13 @@ def check_actions(actions: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) ->
             f"actions of dtype {actions.dtype} can't be cast to the action space's {dtype} by "
             "NumPy's same_kind rule. Nothing was stepped."
         )
+
+
+def check_timeout(timeout: object) -> None:
+    """Raise `ValueError` unless it is None or a number that is not NaN."""
+    number = isinstance(timeout, int | float | np.integer | np.floating)
+    if timeout is not None and (not number or isinstance(timeout, bool) or timeout != timeout):
+        raise ValueError(f"timeout must be a number of seconds or None, got {timeout!r}.")
 
 
 def check_reset_mask(mask: Any, num_envs: int, *, supported: bool) -> None:

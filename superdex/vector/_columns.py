@@ -350,7 +350,7 @@ def snapshot(value: Any) -> Any:
 
     What can't be copied is kept as it is.
     """
-    if isinstance(value, _IMMUTABLE):
+    if isinstance(value, _IMMUTABLE) and not isinstance(value, np.void):  # a view of its array
         return value
     if type(value) is np.ndarray and not value.dtype.hasobject:
         return value.copy()

@@ -175,7 +175,7 @@ class EnvGroup:
         try:
             env = env_fn()
         except BaseException as error:
-            if isinstance(error, gym.error.UnregisteredEnv):
+            if isinstance(error, gym.error.UnregisteredEnv) and "Did you mean" not in str(error):
                 error.add_note(_WHERE_TO_REGISTER)
             raise env_failure(index, "construct", error) from error
         if not isinstance(env, gym.Env):
@@ -236,6 +236,7 @@ class EnvGroup:
         except EnvFailure:
             raise
         except BaseException as error:
+            error = _explained(error, "step", "(observation, reward, terminated, truncated, info)")
             raise env_failure(self.indices[row], "step", error) from error
         if small:
             joined = np.frombuffer(b"".join(pieces), dtype)
@@ -274,11 +275,13 @@ class EnvGroup:
                 arguments["seed"] = derived_seed(episode.seed, episode.number)
             options = self.settings.autoreset_options
             if options == "last":
-                arguments["options"] = episode.options
+                arguments["options"] = snapshot(episode.options)
             elif callable(options):
                 arguments["options"] = options(self.indices[row], episode.number)
-            return self.envs[row].reset(**arguments)
+            observation, info = self.envs[row].reset(**arguments)
+            return observation, info
         except BaseException as error:
+            error = _explained(error, "reset", "(observation, info)")
             raise env_failure(self.indices[row], "reset", error) from error
 
     def _converted(self, row: int, observation: Any) -> np.ndarray:
@@ -334,18 +337,19 @@ class EnvGroup:
             for row, seed, chosen in zip(rows, seeds, options, strict=True):
                 self._pending.discard(row)
                 seed = self._begin(self._episodes[row], seed, chosen)
-                observation, info = self.envs[row].reset(seed=seed, options=chosen)
+                observation, info = self.envs[row].reset(seed=seed, options=snapshot(chosen))
                 out.observation[row] = self._converted(row, observation)
-                if _checked_info(info):
+                if info := _checked_info(info):
                     infos.add(row, info)
         except BaseException as error:
+            error = _explained(error, "reset", "(observation, info)")
             raise env_failure(self.indices[row], "reset", error) from error
 
     def _begin(
         self, episode: _Episode, seed: int | None, options: dict[str, Any] | None
     ) -> int | None:
         """Note a reset by the caller; return the seed that the environment gets."""
-        episode.options = options
+        episode.options = snapshot(options)  # the environment may change what it is given
         if seed is not None:
             episode.seed, episode.number = seed, 0
             return seed
@@ -376,7 +380,9 @@ class EnvGroup:
                 with self._turns[row]():
                     value = self.envs[row].get_wrapper_attr(name)
                     if callable(value):
-                        value = value(*args, **kwargs)
+                        # of its own for each, so that what one does to it is not seen by the next
+                        own_args, own_kwargs = snapshot((args, kwargs))
+                        value = value(*own_args, **own_kwargs)
                     results.append(_remote.dumps(value))
             except BaseException as error:
                 raise env_failure(self.indices[row], name, error) from error
@@ -387,7 +393,7 @@ class EnvGroup:
         for row, value in zip(rows, values, strict=True):
             try:
                 with self._turns[row]():
-                    self.envs[row].set_wrapper_attr(name, value)
+                    self.envs[row].set_wrapper_attr(name, snapshot(value))
             except BaseException as error:
                 raise env_failure(self.indices[row], f"set_attr({name!r})", error) from error
 
@@ -427,6 +433,14 @@ def end_reasons(info: dict[Any, Any], terminated: Any, truncated: Any) -> dict[s
     return reasons
 
 
+def _explained(error: BaseException, call: str, expected: str) -> BaseException:
+    """Return the error in plain words where unpacking what a call returned is what failed."""
+    ours = error.__traceback__ is not None and error.__traceback__.tb_next is None
+    if ours and isinstance(error, TypeError | ValueError) and "unpack" in str(error):
+        return TypeError(f"{call} must return {expected}: {error}")
+    return error
+
+
 def _as_reward(reward: Any) -> float:
     """Return a scalar-like reward as a float.
 
@@ -445,6 +459,7 @@ def _as_reward(reward: Any) -> float:
 
 
 def _checked_info(info: Any) -> dict[Any, Any]:
+    """Return the info as a plain dict: a `Counter`, say, makes values up for keys it lacks."""
     if not isinstance(info, dict):
         raise TypeError(f"The info must be a dict, got {info!r}.")
-    return info
+    return info if type(info) is dict else dict(info)

@@ -36,8 +36,10 @@ from superdex.vector._arguments import (
     check_actions,
     check_reset_mask,
     check_settings,
+    check_timeout,
     check_travels,
     checked_functions,
+    checked_mode,
 )
 from superdex.vector._collector import Collector
 from superdex.vector._flight import Flight
@@ -45,7 +47,7 @@ from superdex.vector._group import AutoresetOptions, GroupSettings
 from superdex.vector._layout import batch_layout
 from superdex.vector._local import LocalPool
 from superdex.vector._pool import WorkerPool, raise_all
-from superdex.vector._process import refuse_in_unguarded_main
+from superdex.vector._process import refuse_in_unguarded_main, warn_of_crowd
 from superdex.vector._protocol import Command, Construction, Reply, ResetRequest, Word
 from superdex.vector._results import BatchedResetResult, BatchedStepResult
 from superdex.vector._seeding import (
@@ -75,8 +77,9 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     Args:
         env_fns: One function per environment that builds it. They travel by cloudpickle.
-        num_envs_per_worker: K; must divide N.
-        num_workers: W instead of K; the first N mod W workers hold one environment more.
+        num_envs_per_worker: K; must divide N. With the default, each environment has a process.
+        num_workers: W instead of K, best about the number of cores; the first N mod W workers hold
+            one environment more.
         autoreset_mode: What happens after an episode's end, as in Gymnasium.
         copy: True: the caller owns every array it gets. False: arrays are read-only views, valid
             until the next but one `step` or reset.
@@ -130,7 +133,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             refuse_in_unguarded_main()
         env_fns = checked_functions(env_fns)
         self._split = split_envs(len(env_fns), num_envs_per_worker, num_workers)
-        self._mode = AutoresetMode(autoreset_mode)
+        self._mode = checked_mode(autoreset_mode)
         settings = GroupSettings(self._mode, episode_seeds, autoreset_options)
         check_settings(settings, inner_env_cls, inner_env_kwargs)
         if not in_process:
@@ -145,10 +148,13 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
                 RuntimeWarning,
                 stacklevel=2,
             )
+        if not in_process:
+            warn_of_crowd(self._split.num_workers)
         self.num_envs = len(env_fns)
         self._reset_masks = reset_masks
         self._steps = 0
-        self._finished: np.ndarray | None = None
+        # which environments must be reset before a step; None where none can be among them
+        self._unready: np.ndarray | None = np.ones(len(env_fns), np.bool_)
         self._final_statistics: Statistics | None = None
         constructions = [
             Construction(
@@ -223,7 +229,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         With NEXT_STEP the rows whose action was ignored, which are no transitions; with SAME_STEP
         those reset within the step. All False with DISABLED and after any reset.
         """
-        self._flight.lifecycle.check("call")
+        self._flight.lifecycle.check("call", "autoreset_mask")
         return np.array(self._collector.autoreset[self._collector.buffer])
 
     # ── reset ───────────────────────────────────────────────────────────────────────────────────
@@ -278,6 +284,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             CallTimeout: When the time is up.
         """
         self._flight.lifecycle.check("reset_wait")
+        check_timeout(timeout)
         replies = self._flight.finish("reset", timeout)
         touched = self._pool.words(Word.TOUCHED_COLUMNS)
         return self._collector.reset_result(self._flight.buffer, touched, replies)
@@ -307,7 +314,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         Raises:
             ValueError: If indices, seeds or options are not as above; nothing was reset then.
         """
-        self._flight.lifecycle.check("reset")
+        self._flight.lifecycle.check("reset", "reset_envs")
         rows = select_rows(indices_or_mask, self.num_envs)
         seeds, all_options = normalize_seeds(seed, rows), normalize_options(options, len(rows))
         try:
@@ -329,12 +336,14 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             requests[worker].rows.append(slot)
             requests[worker].seeds.append(seed)
             requests[worker].options.append(chosen)
-        payloads = [_remote.dumps(request) for request in requests]
+        payloads = _remote.dump_requests(requests, "options of reset")
         self._flight.check_alive("reset")
         buffer = self._collector.next_buffer(keep_observation=len(rows) < self.num_envs)
         self._flight.start("reset", Command.RESET, buffer, payloads)
-        if self._finished is not None:
-            self._finished[list(rows)] = False
+        if self._unready is not None:
+            self._unready[list(rows)] = False
+            if self._mode is not AutoresetMode.DISABLED and not self._unready.any():
+                self._unready = None
 
     # ── step ────────────────────────────────────────────────────────────────────────────────────
 
@@ -365,11 +374,14 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         """Start `step`; `step_wait` returns its result."""
         self._flight.lifecycle.check("step")
         check_actions(actions, self._action.shape, self._action.dtype)
-        if self._finished is not None and self._finished.any():
-            first = int(np.flatnonzero(self._finished)[0])
+        if self._unready is not None and self._unready.any():
+            first = int(np.flatnonzero(self._unready)[0])
+            why = "has finished its episode and autoreset is disabled"
+            if self._steps == 0:
+                why = "was never reset"
             raise ResetNeeded(
-                f"Environment {first} has finished its episode and autoreset is disabled: reset it "
-                "first, with reset_envs or reset. Nothing was stepped."
+                f"Environment {first} {why}: reset it first, with reset_envs or reset. "
+                "Nothing was stepped."
             )
         self._flight.check_alive("step")
         np.copyto(self._action, actions, casting="same_kind")
@@ -387,11 +399,12 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             CallTimeout: When the time is up.
         """
         self._flight.lifecycle.check("step_wait")
+        check_timeout(timeout)
         replies = self._flight.finish("step", timeout)
         self._steps += 1
         buffer = self._flight.buffer
         if self._mode is AutoresetMode.DISABLED:
-            self._finished = self._collector.ended(buffer)
+            self._unready = self._collector.ended(buffer)
         touched = self._pool.words(Word.TOUCHED_COLUMNS)
         return self._collector.step_result(buffer, touched, replies)
 
@@ -422,9 +435,21 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
                 usable.
             ValueError: For reset, step and close, which have calls of their own.
         """
-        self._flight.lifecycle.check("call")
+        return self._call("call", name, args, kwargs, indices)
+
+    def _call(
+        self,
+        method: str,
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        indices: Sequence[int] | np.ndarray | None,
+    ) -> tuple[Any, ...]:
+        self._flight.lifecycle.check("call", method)
         if name in _OWN_CALLS:
-            raise ValueError(f"call({name!r}) is refused: use {name}() of the vector environment.")
+            raise ValueError(
+                f"{method}({name!r}) is refused: use {name}() of the vector environment."
+            )
         rows = self._chosen(indices)
         positions = self._split.by_worker(rows)
         replies = self._ask(
@@ -442,7 +467,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self, name: str, indices: Sequence[int] | np.ndarray | None = None
     ) -> tuple[Any, ...]:
         """Return an attribute of environments, from where it lives; as `call` without arguments."""
-        return self.call(name, indices=indices)
+        return self._call("get_attr", name, (), {}, indices)
 
     def set_attr(
         self, name: str, values: Any, indices: Sequence[int] | np.ndarray | None = None
@@ -458,7 +483,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             ValueError: If the number of values is another; nothing was set then.
             WorkerRaised: If one fails; the vector environment stays usable.
         """
-        self._flight.lifecycle.check("call")
+        self._flight.lifecycle.check("call", "set_attr")
         rows = self._chosen(indices)
         if not isinstance(values, list | tuple):
             values = [values] * len(rows)
@@ -475,7 +500,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     def render(self, indices: Sequence[int] | np.ndarray | None = None) -> tuple[Any, ...]:
         """Return each environment's picture, as its own `render` gives it."""
-        return self.call("render", indices=indices)
+        return self._call("render", "render", (), {}, indices)
 
     def _chosen(self, indices: Sequence[int] | np.ndarray | None) -> Sequence[int]:
         return range(self.num_envs) if indices is None else select_rows(indices, self.num_envs)
@@ -489,7 +514,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self, name: str, command: int, requests: dict[int, tuple[Any, ...]]
     ) -> list[tuple[int, Reply]]:
         """Send some workers a request each, wait for all of them, and return their replies."""
-        payloads = [_remote.dumps(request) for request in requests.values()]
+        payloads = _remote.dump_requests(requests.values(), f"arguments of {name}")
         self._flight.check_alive(name)
         if not requests:
             return []
@@ -516,25 +541,27 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             live_scenes=tuple(self._pool.words(Word.LIVE_SCENES)),
         )
 
-    def close(self, timeout: float = 5.0) -> None:  # type: ignore[override]  # no other keywords
+    def close(self, timeout: float | None = None) -> None:  # type: ignore[override]  # no other keywords
         """End all workers and give everything back. Does nothing the second time.
 
         Each environment's `close` is called once. Workers are asked to end, then terminated, then
         killed, processes that environments started included.
 
         Args:
-            timeout: Seconds for asking. A worker still busy then is terminated.
+            timeout: Seconds for asking, 5 if None. A worker still busy then is terminated. Ctrl-C
+                cuts the asking short, and is raised when everything is cleaned up.
 
         Raises:
             WorkerRaised: If an environment failed to close; everything is cleaned up by then.
         """
+        check_timeout(timeout)
         if self.closed:
             return
         self._final_statistics = replace(self.statistics(), live_scenes=(0,) * self.num_workers)
         self.closed = True
         self._flight.lifecycle.close()
         self._finalizer.cancel()
-        failures = self._pool.close(timeout)
+        failures = self._pool.close(5.0 if timeout is None else float(timeout))
         del self._action, self._collector  # views of the block hold its memory and a descriptor
         raise_all(failures)
 

@@ -105,7 +105,7 @@ def _as_numbers(values: Sequence[Any]) -> np.ndarray | None:
         return np.array(values)
     arrays = []
     for value in values:
-        if not isinstance(value, (*_SCALARS, np.ndarray)):
+        if not isinstance(value, (*_SCALARS, np.ndarray)) or isinstance(value, np.ma.MaskedArray):
             return None
         array = np.asarray(value)
         if array.dtype.kind not in _NUMERIC_KINDS:

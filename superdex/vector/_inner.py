@@ -138,12 +138,27 @@ class VectorEnvGroup:
     ) -> list[bytes]:
         """Return the results of the inner vector environment's own `call` or `render`, pickled."""
         try:
-            results = (
-                self.env.render() if name == "render" else self.env.call(name, *args, **kwargs)
-            )
+            if name == "render":
+                results = self.env.render()
+            elif len(rows) == len(self.indices):
+                results = self.env.call(name, *args, **kwargs)
+            else:
+                results = self._call_some(rows, name, args, kwargs)
             return [_remote.dumps(results[row]) for row in rows]
         except BaseException as error:
             raise env_failure(None, name, error) from error
+
+    def _call_some(
+        self, rows: Sequence[int], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> dict[int, Any]:
+        """Call some environments, which works where the class keeps them in `envs`."""
+        if not hasattr(self.env, "envs"):
+            raise ValueError(f"{type(self.env).__name__} calls all environments or none.")
+        results = {}
+        for row in rows:
+            value = self.env.envs[row].get_wrapper_attr(name)
+            results[row] = value(*args, **kwargs) if callable(value) else value
+        return results
 
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
         """Set an attribute of all environments through the inner vector environment."""

@@ -71,15 +71,19 @@ class Lifecycle:
         """Whether a call was begun and not finished."""
         return self.state in (State.STEPPING, State.RESETTING, State.CALLING)
 
-    def check(self, call: str) -> State:
+    def check(self, call: str, name: str | None = None) -> State:
         """Return the state that `call` leads to, moving nothing.
+
+        Args:
+            call: A row of the table.
+            name: What the caller knows it as, for errors.
 
         Raises:
             ClosedError, BrokenError, CallPending, ResetNeeded, RuntimeError: As in the table.
         """
         target = _TABLE.get((call, self.state))
         if target is None:
-            raise self._refusal(call)
+            raise self._refusal(call, name or call)
         return target
 
     def begin(self, call: str) -> None:
@@ -104,13 +108,13 @@ class Lifecycle:
         self.state = State.CLOSED
         self.interrupted = False
 
-    def _refusal(self, call: str) -> Exception:
+    def _refusal(self, call: str, name: str) -> Exception:
         state = self.state
         if state is State.CLOSED:
-            return ClosedError(f"{call} was called after close().")
+            return ClosedError(f"{name} was called after close().")
         if state is State.BROKEN:
             error = BrokenError(
-                f"{call} was called after a failure that left the vector environment broken "
+                f"{name} was called after a failure that left the vector environment broken "
                 f"({type(self.failure).__name__}, shown as the cause). Close it and make another."
             )
             error.__cause__ = self.failure
@@ -123,4 +127,4 @@ class Lifecycle:
         how = f"{state.value}_wait()" if state is not State.CALLING else "reset()"
         if self.interrupted:
             how = "reset(), which drains it" if how == "reset()" else f"{how}, or reset()"
-        return CallPending(f"{call} was called while a {state.value} is in flight: first {how}.")
+        return CallPending(f"{name} was called while a {state.value} is in flight: first {how}.")

@@ -47,6 +47,9 @@ from superdex.vector._worker import load_reply, run
 
 __all__ = ["WorkerPool", "failures_of", "raise_all"]
 
+_TICK = 0.01
+"""Seconds between two looks at whether to go on waiting, in close."""
+
 _GRACE_SECONDS = 0.05
 """For how long further failures are gathered after the first."""
 
@@ -111,7 +114,7 @@ class WorkerPool:
         process = context.Process(
             target=run,
             args=(worker, theirs, alarm, request, reply),
-            name=f"superdex-worker-{worker}",
+            name=f"{_remote.WORKER_NAME}{worker}",
             daemon=False,  # environments may start processes of their own
         )
         try:
@@ -126,7 +129,7 @@ class WorkerPool:
         for end in (*self._requests, *self._replies):
             end.unlink()
         answers = self._gather("construct")
-        for answer in answers.values():
+        for _, answer in sorted(answers.items()):
             if isinstance(answer, Exception):
                 raise answer
         raise_all(
@@ -338,7 +341,7 @@ class WorkerPool:
     def _receive(self, worker: int) -> Reply:
         try:
             message = self._connections[worker].recv_bytes()
-        except (EOFError, ConnectionError):
+        except (EOFError, OSError):
             raise self._death(worker, "its reply") from None
         self.messages += 1
         return load_reply(message)
@@ -371,6 +374,8 @@ class WorkerPool:
                 else:
                     watched.remove(key)
                     self._dead.add(notices[key])
+                    # what it started would keep its pipe open, and a reader of it waiting
+                    self._processes[notices[key]].kill_group()
                 self._trouble = True
                 for reply in self._replies:
                     reply.release()
@@ -385,17 +390,21 @@ class WorkerPool:
         """
         if self._closed or os.getpid() != self._owner:  # a fork of the owner owns nothing
             return []
-        self._closed = True
-        deadline = monotonic() + timeout
+        with ctrl_c_held_back() as held:  # it cuts the asking short, and is raised at the end
+            self._closed = True
+            return self._close(monotonic() + timeout, held)
+
+    def _close(self, deadline: float, held: Sequence[Any]) -> list[Exception]:
         failures: list[Exception] = []
         try:
             if self._watcher is not None:
-                failures = self._ask_to_close(deadline)
+                failures = self._ask_to_close(deadline, held)
             self._stop_watching()
             for connection in self._connections:
                 connection.close()  # a worker that waits for its block reads the end and leaves
             for process in self._processes:
-                process.wait(deadline - monotonic())
+                while not held and monotonic() < deadline and process.wait(_TICK) is None:
+                    continue
         finally:
             deadline = monotonic() + KILL_SECONDS
             for process in self._processes:
@@ -404,7 +413,7 @@ class WorkerPool:
             self._release()
         return failures
 
-    def _ask_to_close(self, deadline: float) -> list[Exception]:
+    def _ask_to_close(self, deadline: float, held: Sequence[Any]) -> list[Exception]:
         alive = [w for w in range(len(self._processes)) if w not in self._dead]
         self.prepare(Command.CLOSE, workers=alive)
         self.wake()
@@ -413,9 +422,9 @@ class WorkerPool:
             while not self._is_done(worker) and worker not in self._dead:
                 # a reply that nobody took may be too large for the pipe and hold the worker up
                 failures += self._drain(worker, 0.0)
-                if monotonic() > deadline:
+                if held or monotonic() > deadline:
                     break
-                self._replies[worker].wait(perf_counter() + 0.01)
+                self._replies[worker].wait(perf_counter() + _TICK)
             if self._is_done(worker) and self._words[worker][Word.STATUS] & Status.FAILED:
                 failures += self._drain(worker, deadline - monotonic())
         return failures
@@ -435,8 +444,9 @@ class WorkerPool:
 
     def _stop_watching(self) -> None:
         if self._watcher is not None:
-            self._watch_end.close()
-            self._watcher.join()
+            # a message, since the end of the pipe may be open in a process that the caller forked
+            self._watch_end.send_bytes(b"end")
+            self._watcher.join(KILL_SECONDS)
 
     def _release(self) -> None:
         for end in (*self._requests, *self._replies):
@@ -463,4 +473,7 @@ def raise_all(failures: Sequence[Exception]) -> None:
     if len(failures) == 1:
         raise failures[0]
     if failures:
-        raise ExceptionGroup(f"{len(failures)} failures in workers", list(failures))
+        first = str(failures[0]).partition("\n")[0]
+        raise ExceptionGroup(
+            f"{len(failures)} failures in workers; the first: {first}", list(failures)
+        )

@@ -10,7 +10,8 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
@@ -24,6 +25,7 @@ __all__ = [
     "WorkerProcess",
     "ctrl_c_held_back",
     "refuse_in_unguarded_main",
+    "warn_of_crowd",
     "worker_environment",
 ]
 
@@ -82,10 +84,13 @@ class WorkerProcess:
             self._process.terminate()
         if self.wait(deadline - monotonic()) is None:
             self._process.kill()
-        # the worker leads a group, which may outlive it
+        self.kill_group()
+        self.wait(KILL_SECONDS)
+
+    def kill_group(self) -> None:
+        """Kill what is left of the group that the worker leads, which may outlive it."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-        self.wait(KILL_SECONDS)
 
     def close(self) -> None:
         """Give the descriptors back."""
@@ -102,6 +107,18 @@ def refuse_in_unguarded_main() -> None:
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         os._exit(MAIN_GUARD_EXIT_CODE)
+
+
+def warn_of_crowd(num_workers: int) -> None:
+    """Warn where there are far more workers than processors to run them."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if num_workers > max(16, 4 * cpus):
+        warnings.warn(
+            f"{num_workers} workers on {cpus} CPUs: each takes start-up time and memory, and they "
+            f"wait for each other. num_workers={cpus} is usually faster.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 @contextlib.contextmanager
@@ -127,19 +144,19 @@ def worker_environment() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def ctrl_c_held_back() -> Iterator[None]:
-    """Hold Ctrl-C back while a message is on its way: half a message would garble the pipe."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+def ctrl_c_held_back() -> Iterator[Sequence[Any]]:
+    """Hold Ctrl-C back, and raise it at the end: half a message would garble a pipe.
+
+    Yields what was held back so far, for those who want to hurry then.
+    """
     held: list[Any] = []
     previous = signal.getsignal(signal.SIGINT)
-    if not callable(previous):
-        yield
+    if threading.current_thread() is not threading.main_thread() or not callable(previous):
+        yield held
         return
     signal.signal(signal.SIGINT, lambda *arguments: held.append(arguments))
     try:
-        yield
+        yield held
     finally:
         signal.signal(signal.SIGINT, previous)
         if held:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import pickle
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from multiprocessing import parent_process
+from multiprocessing import current_process
 from typing import Any
 
 import cloudpickle
+import numpy as np
 
 from superdex._exceptions import rebuild_exception
 from superdex.errors import RemoteError, WorkerRaised
@@ -24,6 +25,7 @@ __all__ = [
     "EnvFailure",
     "Failure",
     "dump_env_fns",
+    "dump_requests",
     "dumps",
     "dumps_entries",
     "env_failure",
@@ -31,6 +33,9 @@ __all__ = [
 ]
 
 loads = pickle.loads
+
+WORKER_NAME = "superdex-worker-"
+"""How the names of worker processes begin."""
 
 
 def dumps(value: Any) -> bytes:
@@ -42,29 +47,66 @@ def dumps(value: Any) -> bytes:
 
 
 def dumps_entries(entries: list[InfoEntry], notice: Callable[[str], None]) -> bytes:
-    """Return infos pickled; a value that can't be arrives as its `repr`, with a notice."""
+    """Return infos pickled; a value that can't be arrives as its `repr`, with a notice.
+
+    What pickles but does not come back, such as an exception whose constructor takes other
+    arguments, can't be either; values other than plain ones are tried.
+    """
     try:
-        return dumps(entries)
+        if all(_is_plain(value) for _, info in entries for value in info.values()):
+            return dumps(entries)
+        data = dumps(entries)
+        loads(data)
+        return data
     except Exception:
         return dumps([(row, _picklable(info, row, notice)) for row, info in entries])
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_plain, value.values()))
+    return value is None or isinstance(
+        value, str | bytes | int | float | complex | np.generic | np.ndarray
+    )
 
 
 def _picklable(info: Any, row: int, notice: Callable[[str], None]) -> dict[Any, Any]:
     result = {}
     for key, value in info.items():
-        try:
-            dumps(value)
-        except Exception as error:
-            if isinstance(value, dict):
-                value = _picklable(value, row, notice)
-            else:
-                notice(
-                    f"Environment {row} gives an info {key!r} of type {type(value).__name__} that "
-                    f"can't be pickled ({error}); its repr is passed on instead."
-                )
-                value = repr(value)
-        result[key] = value
+        if isinstance(value, dict):
+            travelling: Any = _picklable(value, row, notice)
+        else:
+            travelling = _or_repr(value, f"Environment {row} gives an info {key!r}", notice)
+        result[_or_repr(key, f"Environment {row} gives an info with a key", notice)] = travelling
     return result
+
+
+def _or_repr(value: Any, who: str, notice: Callable[[str], None]) -> Any:
+    """Return the value if it comes through pickle, else its `repr`, with a notice."""
+    try:
+        loads(dumps(value))
+    except Exception as error:
+        notice(
+            f"{who} of type {type(value).__name__} that can't be pickled ({error}); its repr is "
+            "passed on instead."
+        )
+        try:
+            return repr(value)
+        except Exception:
+            return object.__repr__(value)
+    return value
+
+
+def dump_requests(requests: Iterable[Any], what: str) -> list[bytes]:
+    """Return requests to workers pickled.
+
+    Raises:
+        TypeError: If one can't be pickled; the message says what it was.
+    """
+    try:
+        return [dumps(request) for request in requests]
+    except Exception as error:
+        raise TypeError(f"The {what} can't be pickled for the workers: {error}") from error
 
 
 def dump_env_fns(env_fns: Sequence[Callable[[], Any]], first_index: int) -> bytes:
@@ -96,13 +138,18 @@ class EnvFailure(Exception):
         super().__init__(env_index, call)
 
 
+def in_worker() -> bool:
+    """Return whether this process is a worker, which Ctrl-C does not reach."""
+    return current_process().name.startswith(WORKER_NAME)
+
+
 def env_failure(env_index: int | None, call: str, error: BaseException) -> EnvFailure:
     """Return what to raise, from `error`, for an exception of an environment.
 
     Whatever it is, it is the environment's, `SystemExit` too; but Ctrl-C in the caller's own
     process is the caller's, and is raised on.
     """
-    if isinstance(error, KeyboardInterrupt) and parent_process() is None:
+    if isinstance(error, KeyboardInterrupt) and not in_worker():
         raise error
     return EnvFailure(env_index, call)
 

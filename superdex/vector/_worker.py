@@ -239,7 +239,10 @@ def _dump_reply(reply: Reply, worker: Worker) -> bytes:
 def load_reply(message: bytes) -> Reply:
     """Return the reply that `_serve` sent."""
     entries, notices, failures, results = _remote.loads(message)
-    return Reply(_remote.loads(entries), notices, failures, results)
+    try:
+        return Reply(_remote.loads(entries), notices, failures, results)
+    except Exception as error:  # an info of a class that only the worker can import
+        return Reply([], notices, [*failures, Failure.of(error, "info")], results)
 
 
 def _settle_process() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
+from dataclasses import replace
 from functools import partial
 
 import gymnasium as gym
@@ -10,6 +14,7 @@ import numpy as np
 import pytest
 
 from superdex.errors import ClosedError, WorkerRaised
+from superdex.scenes import live_scene_count
 from superdex.vector import HybridVectorEnv, Statistics
 from tests.vector.envs import Acting, Fixed, TwoArguments, Walk, raising, walk_actions, walks
 
@@ -231,7 +236,8 @@ def test_statistics_count_what_was_done(make, in_process):
     assert numbers.bytes_copied >= 4 * 2 * (4 + 8 + 1 + 1)
     assert len(numbers.seconds_waiting) == 2
     assert all(seconds > 0 for seconds in numbers.seconds_waiting)
-    assert numbers.live_scenes == (0, 0)
+    # in process, scenes of whoever used this process before count as well
+    assert numbers.live_scenes == (live_scene_count() if in_process else 0,) * 2
     assert (numbers.messages == 0) == in_process
 
 
@@ -261,7 +267,7 @@ def test_statistics_work_after_close(make, in_process):
     envs.step(walk_actions(1, 2)[0])
     before = envs.statistics()
     envs.close()
-    assert envs.statistics() == before
+    assert envs.statistics() == replace(before, live_scenes=(0, 0))
 
 
 # ── the end ─────────────────────────────────────────────────────────────────────────────────────
@@ -363,3 +369,53 @@ def test_failing_closes_of_several_workers_are_all_shown(make):
     with pytest.raises(ExceptionGroup) as caught:
         envs.close()
     assert len(caught.value.exceptions) == 2
+
+
+class Mutating(Walk):
+    def push(self, numbers):
+        numbers.append(1)
+        return len(numbers)
+
+
+@pytest.mark.parametrize("num_envs_per_worker", [1, 2])
+def test_each_environment_is_called_with_arguments_of_its_own(make_workers, num_envs_per_worker):
+    """What one does to them is not seen by the next, whatever the split."""
+    envs = make_workers([Mutating] * 2, num_envs_per_worker)
+    assert envs.call("push", [0]) == (2, 2)
+
+
+def test_arguments_that_cant_be_pickled_are_named(make_workers):
+    """And the vector stays usable."""
+    envs = make_workers(walks(2), 1)
+    with pytest.raises(TypeError, match="arguments of push can't be pickled"):
+        envs.call("push", threading.Lock())
+    with pytest.raises(TypeError, match="options of reset can't be pickled"):
+        envs.reset(options={"lock": threading.Lock()})
+    envs.reset()
+
+
+@pytest.mark.parametrize("timeout", ["soon", float("nan"), True])
+def test_closing_refuses_a_timeout_that_is_no_number(make_workers, timeout):
+    """Before anything is closed; None is the default."""
+    envs = make_workers(walks(1), 1)
+    with pytest.raises(ValueError, match="timeout must be a number"):
+        envs.close(timeout=timeout)
+    envs.reset()
+    envs.close(timeout=None)
+
+
+def test_closing_does_not_wait_for_a_process_that_the_caller_forked(make_workers):
+    """A fork holds copies of every pipe, whose end is therefore not seen."""
+    envs = make_workers(walks(2), 1)
+    envs.reset()
+    child = os.fork()
+    if child == 0:
+        time.sleep(30)
+        os._exit(0)
+    try:
+        started = time.monotonic()
+        envs.close()
+        assert time.monotonic() - started < 5
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)

@@ -15,6 +15,7 @@ from gymnasium.vector.utils import batch_space
 
 from superdex.errors import WorkerRaised
 from superdex.vector import HybridVectorEnv
+from superdex.vector._process import warn_of_crowd
 from tests.vector.envs import Acting, Fixed, Unpicklable, Walk, raising, walk_actions, walks
 
 
@@ -45,12 +46,6 @@ def test_class_metadata_is_not_changed(make):
     before = dict(Walk.metadata)
     make(walks(1))
     assert Walk.metadata == before
-
-
-def test_an_unknown_autoreset_mode_is_refused():
-    """Before anything is started."""
-    with pytest.raises(ValueError, match="AutoresetMode"):
-        HybridVectorEnv(walks(1), autoreset_mode="sometimes")
 
 
 def test_spaces_are_batched_and_always_the_same_objects(make):
@@ -328,3 +323,39 @@ def test_metadata_that_cant_be_pickled_is_an_error_not_a_death(make_workers):
 
     with pytest.raises(TypeError, match="metadata"):
         make_workers([build], 1)
+
+
+@pytest.mark.parametrize("mode", ["SameStep", "same_step", "SAME_STEP", AutoresetMode.SAME_STEP])
+def test_an_autoreset_mode_goes_by_value_or_name(make, mode):
+    """In whichever case."""
+    assert make(walks(1), autoreset_mode=mode).metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
+
+
+def test_an_unknown_autoreset_mode_is_refused_with_those_that_are(make):
+    """So that a typo costs no search."""
+    with pytest.raises(ValueError, match="'NextStep', 'SameStep', 'Disabled', got 'sometimes'"):
+        make(walks(1), autoreset_mode="sometimes")
+
+
+def test_far_more_workers_than_processors_are_warned_of(monkeypatch):
+    """The default split gives each environment a process of its own."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    with pytest.warns(RuntimeWarning, match="17 workers on 2 CPUs.*num_workers=2"):
+        warn_of_crowd(17)
+    warn_of_crowd(16)
+
+
+def test_one_function_is_refused_with_how_to_repeat_it(make):
+    """And so is an id."""
+    with pytest.raises(TypeError, match=r"such as \[env_fn\] \* 8"):
+        make(Walk)
+    with pytest.raises(TypeError, match="env_fns must be a sequence of functions"):
+        make("Pendulum-v1")
+
+
+def test_several_failures_are_told_by_the_first(make_workers):
+    """A log that shows only the group's text still says what is wrong."""
+    with pytest.raises(
+        ExceptionGroup, match=r"2 failures in workers; the first: Environment 0 .*no"
+    ):
+        make_workers([partial(Acting, "construct", raising(RuntimeError, "no"))] * 2, 1)

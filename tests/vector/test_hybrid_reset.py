@@ -333,3 +333,28 @@ def test_autoreset_options_travel_to_workers(make_workers):
     for batch in walk_actions(8, 2):
         envs.step(batch)
     assert envs.get_attr("options")[0][1] == {"again": 1}
+
+
+class Popping(Walk):
+    def reset(self, *, seed=None, options=None):
+        level = options.pop("level", None) if options else None
+        items = options["items"].pop() if options and "items" in options else None
+        observation, _ = super().reset(seed=seed)
+        return observation, {"level": level, "items": items}
+
+
+def test_last_options_are_those_that_were_given(make):
+    """Not what the environment made of them."""
+    envs = make([Popping], 1, autoreset_options="last")
+    envs.reset(options={"level": 7})
+    while not envs.autoreset_mask[0]:
+        info = envs.step(np.zeros((1, 2), np.float32)).info
+    assert info["level"][0] == 7
+
+
+@pytest.mark.parametrize("num_envs_per_worker", [1, 2])
+def test_each_environment_gets_options_of_its_own(make, num_envs_per_worker):
+    """Down to what they hold, whatever the split."""
+    envs = make([Popping] * 2, num_envs_per_worker)
+    _, info = envs.reset(options={"items": [1, 2, 3]})
+    assert info["items"].tolist() == [3, 3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from functools import partial
 
 import gymnasium as gym
@@ -11,10 +12,10 @@ import pytest
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode
 
-from superdex.errors import ResetNeeded
+from superdex.errors import ResetNeeded, WorkerRaised
 from superdex.testing import row_info
 from superdex.vector import BatchedStepResult, BoxSpaces, HybridVectorEnv
-from tests.vector.envs import Fixed, OddInfos, Walk, walk_actions, walks
+from tests.vector.envs import Fixed, OddInfos, TwoArguments, Walk, walk_actions, walks
 
 NO_ACTIONS = np.zeros((4, 1), np.float32)
 
@@ -478,3 +479,118 @@ def test_logits_are_actions_of_a_flattened_discrete_space(make):
     envs.reset(seed=0)
     observation, *_ = envs.step(np.array([[-1.5, 0.2], [3.0, 2.0]], np.float32))
     assert observation[0, 1] > 0 > observation[1, 1]
+
+
+class OldApi(Walk):
+    """Answers as Gym did before version 0.26."""
+
+    def step(self, action):
+        return super().step(action)[:4]
+
+
+def test_a_step_of_four_values_is_told_what_to_return(make):
+    """The commonest mistake of an old environment, in plain words."""
+    envs = make([OldApi] * 2, 2)
+    envs.reset()
+    with pytest.raises(WorkerRaised, match=r"step must return \(observation, reward, terminated"):
+        envs.step(walk_actions(1, 2)[0])
+
+
+class ResetsToObservation(Walk):
+    def reset(self, **kwargs):
+        return super().reset(**kwargs)[0]
+
+
+def test_a_reset_without_info_is_told_what_to_return(make):
+    """By the caller's reset."""
+    with pytest.raises(WorkerRaised, match=r"reset must return \(observation, info\)"):
+        make([ResetsToObservation], 1).reset()
+
+
+class Counting(Walk):
+    """Its info is a Counter, which makes up a 0 for a key that it lacks."""
+
+    def step(self, action):
+        observation, reward, terminated, truncated, _ = super().step(action)
+        key = "goal" if self.steps == 3 else "hit"
+        return observation, reward, terminated, truncated, Counter({key: 1})
+
+
+def test_a_counter_as_info_keeps_its_keys(make):
+    """Also once one of its keys has a column."""
+    envs = make([partial(Counting, 9)] * 2, 2)
+    envs.reset()
+    infos = [envs.step(np.zeros((2, 2), np.float32)).info for _ in range(4)]
+    given = [[key for key in ("hit", "goal") if key in info] for info in infos]
+    assert given == [["hit"], ["hit"], ["goal"], ["hit"]]
+
+
+class Keeping(Walk):
+    """Keeps the first action that it is given, without a copy."""
+
+    kept = None
+
+    def step(self, action):
+        if self.kept is None:
+            self.kept = action
+        return super().step(action)
+
+
+def test_an_action_that_an_environment_keeps_stays_as_it_was(make_workers):
+    """It is no view of memory that the next step writes."""
+    envs = make_workers([Keeping] * 2, 2)
+    envs.reset()
+    first = np.array([[0.25, 0.5], [0.75, 1.0]], np.float32)
+    envs.step(first)
+    envs.step(np.zeros_like(first))
+    np.testing.assert_array_equal(np.stack(envs.get_attr("kept")), first)
+
+
+def test_rows_of_a_structured_array_are_infos_of_their_own(make):
+    """A row is a view of its array, which the next environment may write."""
+    table = np.zeros(1, [("n", int)])
+
+    class Structured(Walk):
+        def step(self, action):
+            table["n"] += 1
+            return *super().step(action)[:4], {"row": table[0]}
+
+    envs = make([Structured] * 3, 3, in_process=True)
+    envs.reset()
+    info = envs.step(np.zeros((3, 2), np.float32)).info
+    assert [int(row["n"]) for row in info["row"]] == [1, 2, 3]
+
+
+class Explaining(Walk):
+    def step(self, action):
+        return *super().step(action)[:4], {"error": TwoArguments("a", "b")}
+
+
+def test_an_info_that_pickles_but_does_not_come_back_arrives_as_its_repr(make_workers):
+    """With one warning, and the vector goes on."""
+    envs = make_workers([Explaining], 1)
+    envs.reset()
+    with pytest.warns(UserWarning, match="can't be pickled"):
+        info = envs.step(walk_actions(1, 1)[0]).info
+    assert "TwoArguments" in info["error"][0]
+    envs.step(walk_actions(1, 1)[0])
+
+
+def test_stepping_needs_a_reset_of_every_environment(make):
+    """A partial reset at first does not do for the others."""
+    envs = make(walks(2), 1)
+    envs.reset_envs([1])
+    with pytest.raises(ResetNeeded, match="Environment 0 was never reset"):
+        envs.step(walk_actions(1, 2)[0])
+    envs.reset_envs([0])
+    envs.step(walk_actions(1, 2)[0])
+
+
+def test_a_refused_timeout_leaves_the_step_in_flight(make):
+    """Waiting with a number then returns it."""
+    envs = make(walks(2), 1)
+    envs.reset()
+    envs.step_async(walk_actions(1, 2)[0])
+    with pytest.raises(ValueError, match="timeout must be a number of seconds or None"):
+        envs.step_wait(timeout="soon")
+    assert envs.step_wait(timeout=30).reward.shape == (2,)

@@ -417,7 +417,7 @@ def test_processes_of_environments_end_with_a_killed_parent(run):
 def test_importing_the_package_imports_nothing_heavy(run):
     """Every spawned worker would pay for it."""
     script = run("""
-        heavy = {"mujoco", "torch", "matplotlib", "rich", "superdex.envs", "superdex.scenes"}
+        heavy = {"mujoco", "torch", "matplotlib", "rich", "superdex.scenes"}
         print(heavy & sys.modules.keys())
     """)
     assert script.end() == (0, "set()\n", "")
