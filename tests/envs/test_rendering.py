@@ -164,3 +164,16 @@ def test_without_opengl_the_error_says_what_to_install():
     assert "No OpenGL context for rendering" in message
     assert "apt-get install libegl1" in message
     assert "MUJOCO_GL=egl" in message
+
+
+@needs_gl
+def test_a_picture_depends_on_the_state_alone():
+    """Also far from where a sibling was drawn last: the endless floor follows the camera."""
+    with AntEnv(SMALL) as env, AntEnv(SMALL) as far_away:
+        env.reset(seed=0)
+        far_away.reset(seed=1)
+        with far_away.own_state():
+            far_away._scene.data.qpos[0] = 37.3
+        first = env.render()
+        far_away.render()
+        assert np.array_equal(env.render(), first)
