@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -73,6 +73,21 @@ class AntEnvCfg(SceneEnvCfg):
         super().__post_init__()
         if self.use_low_friction and self.use_high_friction:
             raise ValueError("use_low_friction and use_high_friction exclude each other")
+        self.check_numbers(
+            "forward_reward_weight", "healthy_reward", "ctrl_cost_weight", "contact_cost_weight"
+        )
+        bounds = self.healthy_z_range
+        # Infinite bounds are fine; nan, in no order, is not.
+        if (
+            not isinstance(bounds, Sequence)
+            or len(bounds) != 2
+            or not all(isinstance(z, int | float | np.number) for z in bounds)
+            or not bounds[0] < bounds[1]
+        ):
+            raise ValueError(
+                f"healthy_z_range must be two heights, the lower one first, got {bounds!r}"
+            )
+        object.__setattr__(self, "healthy_z_range", tuple(bounds))
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,15 @@ class CartPoleEnvCfg(SceneEnvCfg):
     actuate_on_pole: bool = False
     max_pole_angle: float = 0.2095
 
+    def __post_init__(self) -> None:
+        """Check every value.
+
+        Raises:
+            ValueError: A value makes no sense; the message names it.
+        """
+        super().__post_init__()
+        self.check_numbers("max_pole_angle", at_least=0, finite=False)
+
 
 @dataclass(frozen=True, slots=True)
 class CartPole:

@@ -70,12 +70,9 @@ class SceneEnvCfg:
                 f"{self.simulation_frequency!r} and {self.control_frequency!r}"
             )
         steps = self.steps_per_episode
-        if not isinstance(steps, int | np.integer) or (steps < 1 and steps != -1):
+        if not _is_integer(steps) or (steps < 1 and steps != -1):
             raise ValueError(f"steps_per_episode must be -1 or a positive integer, got {steps!r}")
-        if not _is_number(self.reset_noise_scale) or self.reset_noise_scale < 0:
-            raise ValueError(
-                f"reset_noise_scale must be a number ≥ 0, got {self.reset_noise_scale!r}"
-            )
+        self.check_numbers("reset_noise_scale", at_least=0)
         if self.render_mode is not None and self.render_mode not in RENDER_MODES:
             raise ValueError(
                 f"render_mode must be None or one of {', '.join(map(repr, RENDER_MODES))}, "
@@ -84,9 +81,28 @@ class SceneEnvCfg:
         size = self.render_size
         if size is not None:
             is_pair = isinstance(size, Sequence) and len(size) == 2
-            if not is_pair or not all(isinstance(n, int) and n > 0 for n in size):
+            if not is_pair or not all(_is_integer(n) and n > 0 for n in size):
                 raise ValueError(f"render_size must be (width, height) in pixels, got {size!r}")
-            object.__setattr__(self, "render_size", tuple(size))
+            object.__setattr__(self, "render_size", tuple(map(int, size)))
+
+    def check_numbers(self, *names: str, at_least: float = -math.inf, finite: bool = True) -> None:
+        """Check that settings are numbers, for the `__post_init__` of a subclass.
+
+        Args:
+            names: Of the settings.
+            at_least: The least that they may be.
+            finite: Whether infinity is refused.
+
+        Raises:
+            ValueError: One is something else.
+        """
+        for name in names:
+            value = getattr(self, name)
+            is_infinite = not finite and isinstance(value, float) and math.isinf(value)
+            if not (_is_number(value) or is_infinite) or value < at_least:
+                kind = "a finite number" if finite else "a number"
+                limit = "" if at_least == -math.inf else f" ≥ {at_least:g}"
+                raise ValueError(f"{name} must be {kind}{limit}, got {value!r}")
 
     @property
     def num_substeps(self) -> int:
@@ -137,6 +153,11 @@ class SceneEnvCfg:
                 hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
                 raise ValueError(f"{target.__name__} has no key {key!r}; {hint}")
         return target(**values)
+
+
+def _is_integer(value: object) -> bool:
+    """Return whether a value is an integer and no bool."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _is_number(value: object) -> bool:

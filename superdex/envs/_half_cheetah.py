@@ -43,6 +43,15 @@ class HalfCheetahEnvCfg(SceneEnvCfg):
     forward_reward_weight: float = 1.0
     ctrl_cost_weight: float = 0.1
 
+    def __post_init__(self) -> None:
+        """Check every value.
+
+        Raises:
+            ValueError: A value makes no sense; the message names it.
+        """
+        super().__post_init__()
+        self.check_numbers("forward_reward_weight", "ctrl_cost_weight")
+
 
 @dataclass(frozen=True, slots=True)
 class HalfCheetah:

@@ -31,13 +31,18 @@ def test_defaults_are_the_documented_ones():
         ({"control_frequency": 50, "simulation_frequency": 25}, "multiple of control_frequency"),
         ({"steps_per_episode": 0}, "steps_per_episode must be -1 or a positive integer, got 0"),
         ({"steps_per_episode": 2.5}, "steps_per_episode must be -1 or a positive integer"),
-        ({"reset_noise_scale": -0.1}, "reset_noise_scale must be a number ≥ 0, got -0.1"),
+        ({"reset_noise_scale": -0.1}, "reset_noise_scale must be a finite number ≥ 0, got -0.1"),
         ({"use_shared_scenes": "no"}, "use_shared_scenes must be True or False, got 'no'"),
         ({"use_gravity": 1}, "use_gravity must be True or False, got 1"),
         ({"render_mode": "human"}, "render_mode must be None or one of 'rgb_array', got 'human'"),
         ({"render_size": (640,)}, r"render_size must be \(width, height\) in pixels"),
         ({"render_size": (640, 0)}, r"render_size must be \(width, height\) in pixels"),
         ({"render_size": 640}, r"render_size must be \(width, height\) in pixels, got 640"),
+        ({"render_size": (640, True)}, r"render_size must be \(width, height\) in pixels"),
+        ({"steps_per_episode": True}, "steps_per_episode must be -1 or a positive integer"),
+        ({"max_pole_angle": -1}, "max_pole_angle must be a number ≥ 0, got -1"),
+        ({"max_pole_angle": float("nan")}, "max_pole_angle must be a number ≥ 0, got nan"),
+        ({"max_pole_angle": "wide"}, "max_pole_angle must be a number ≥ 0, got 'wide'"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused(values, message):
@@ -104,3 +109,34 @@ def test_the_ant_has_one_friction_only():
     """Low and high friction at once make no sense."""
     with pytest.raises(ValueError, match="exclude each other"):
         AntEnvCfg(use_low_friction=True, use_high_friction=True)
+
+
+@pytest.mark.parametrize(
+    ("cfg_class", "values", "message"),
+    [
+        (AntEnvCfg, {"healthy_z_range": 5}, "healthy_z_range must be two heights"),
+        (AntEnvCfg, {"healthy_z_range": (1.0, 0.2)}, "the lower one first"),
+        (AntEnvCfg, {"healthy_z_range": ("a", "b")}, "healthy_z_range must be two heights"),
+        (AntEnvCfg, {"healthy_z_range": (0.2, float("nan"))}, "healthy_z_range must be two"),
+        (AntEnvCfg, {"contact_cost_weight": None}, "contact_cost_weight must be a finite number"),
+        (HalfCheetahEnvCfg, {"forward_reward_weight": "x"}, "forward_reward_weight must be a fin"),
+        (HalfCheetahEnvCfg, {"ctrl_cost_weight": float("inf")}, "ctrl_cost_weight must be a fini"),
+    ],
+)
+def test_weights_and_ranges_are_checked_at_construction(cfg_class, values, message):
+    """A wrong one does not wait for the first step to fail."""
+    with pytest.raises(ValueError, match=message):
+        cfg_class(**values)
+
+
+def test_an_infinite_limit_is_no_limit():
+    """Where a setting is a bound, infinity is a fine value; lists do for pairs."""
+    assert CartPoleEnvCfg(max_pole_angle=np.inf).max_pole_angle == np.inf
+    assert AntEnvCfg(healthy_z_range=[-np.inf, np.inf]).healthy_z_range == (-np.inf, np.inf)
+
+
+def test_a_picture_size_may_be_of_numpy_integers():
+    """They become Python's."""
+    size = CartPoleEnvCfg(render_size=(np.int64(64), 48)).render_size
+    assert size == (64, 48)
+    assert type(size[0]) is int
