@@ -136,9 +136,12 @@ class BoxLayout:
         """Return an action as a new vector within the bounds.
 
         Raises:
-            ValueError: The shape is not (size,), or a number is not finite.
+            ValueError: The shape is not (size,), it holds no real numbers (for a box of integers,
+                no integers), or a number is not finite.
         """
-        action = np.asarray(flat, self.dtype)
+        action = np.asarray(flat)
+        if action.dtype != self.dtype:
+            action = self._converted(action)
         if action.shape != self.low.shape:
             raise ValueError(f"The action must have shape {self.low.shape}, got {action.shape}")
         # A sum is finite only if every number is; a sum may overflow, and then each is looked at.
@@ -146,6 +149,18 @@ class BoxLayout:
             raise ValueError(f"The action must be finite, got {action}")
         clipped: NDArray[Any] = np.minimum(np.maximum(action, self.low), self.high)
         return clipped
+
+    def _converted(self, action: NDArray[Any]) -> NDArray[Any]:
+        """Return numbers in the layout's dtype; those that are too large for it at its limits."""
+        if action.dtype.kind not in ("biuf" if self.dtype.kind == "f" else "biu"):
+            numbers = "real numbers" if self.dtype.kind == "f" else "integers"
+            raise ValueError(f"The action must hold {numbers}, got dtype {action.dtype}")
+        limits = np.finfo(self.dtype) if self.dtype.kind == "f" else np.iinfo(self.dtype)
+        if action.dtype.kind != "b":
+            # Infinities stay, and are refused as such.
+            inside = np.clip(action, limits.min, limits.max)
+            action = np.where(np.isfinite(action), inside, action)
+        return action.astype(self.dtype)
 
 
 def _joined(parts: list[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:

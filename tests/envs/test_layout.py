@@ -110,3 +110,29 @@ def test_the_largest_finite_numbers_pass():
     """The check for finite numbers does not overflow."""
     layout = BoxLayout.of({"a": Box(-1, 1, (2,))})
     assert layout.clipped(np.full(2, np.finfo(np.float32).max)).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("action", [np.zeros(2, complex), ["1", "2"], np.zeros(2, object), None])
+def test_what_is_no_real_number_is_refused(action):
+    """In words of our own that name the dtype, and never by dropping a part."""
+    layout = BoxLayout.of({"a": Box(-1, 1, (2,))})
+    with pytest.raises(ValueError, match="The action must hold real numbers, got dtype"):
+        layout.clipped(action)
+
+
+def test_fractions_are_refused_where_a_box_holds_integers():
+    """Nothing is rounded silently; integers of another width are fine."""
+    layout = BoxLayout.of({"a": Box(-3, 3, (2,), np.int32)})
+    assert layout.clipped(np.array([-9, 2], np.int64)).tolist() == [-3, 2]
+    with pytest.raises(ValueError, match="must hold integers, got dtype float64"):
+        layout.clipped(np.array([0.5, 0.0]))
+
+
+def test_a_finite_number_too_large_for_the_dtype_is_clipped():
+    """1e300 is finite, though not as a float32; without bounds it becomes the largest number."""
+    bounded = BoxLayout.of({"a": Box(-1, 1, (2,))})
+    assert bounded.clipped(np.array([1e300, -1e300])).tolist() == [1.0, -1.0]
+    unbounded = BoxLayout.of({"a": Box(-np.inf, np.inf, (1,))})
+    assert unbounded.clipped(np.array([1e300])).tolist() == [float(np.finfo(np.float32).max)]
+    with pytest.raises(ValueError, match="must be finite"):
+        bounded.clipped(np.array([np.inf, 0.0]))
