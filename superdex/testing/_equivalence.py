@@ -44,8 +44,14 @@ def check_equivalence(
 
     Raises:
         AssertionError: At the first difference; it names split, mode, step, environment and value.
-        ValueError: If a split does not fit the number of environments.
+        ValueError: If a split does not fit the number of environments, or there is nothing to
+            check.
     """
+    if not env_fns or not splits or not autoreset_modes:
+        raise ValueError(
+            "check_equivalence needs at least one environment, one split and one autoreset mode, "
+            f"got {len(env_fns)}, {len(splits)} and {len(autoreset_modes)}"
+        )
     for num_workers, num_envs_per_worker in splits:
         if -(-len(env_fns) // num_workers) != num_envs_per_worker:
             raise ValueError(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
+from superdex.envs import CartPoleEnv
 from superdex.testing import check_equivalence
 from tests.vector.envs import OddInfos, Walk
 
@@ -139,3 +140,10 @@ def test_a_split_that_does_not_fit_is_refused(split):
 def test_uneven_splits_have_the_number_of_the_largest_worker():
     """Four over three is (3, 2)."""
     check_equivalence([Walk] * 4, [(3, 2)], num_steps=10, in_process=True)
+
+
+@pytest.mark.parametrize(("num_envs", "splits"), [(0, [(1, 0)]), (2, [])])
+def test_nothing_to_compare_is_refused(num_envs, splits):
+    """No environment or no split is no proof."""
+    with pytest.raises(ValueError, match="needs at least one environment, one split"):
+        check_equivalence([CartPoleEnv] * num_envs, splits)
