@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superdex.envs import SceneEnv, SceneEnvCfg
-from superdex.errors import StateCaptureUnsupported
+from superdex.errors import SceneMismatch, StateCaptureUnsupported
 from superdex.scenes import Scene, SceneManager
 
 _Outcome = tuple[str, Any]
@@ -40,7 +40,7 @@ def check_scene(
         dt: Seconds per step; None is a MuJoCo scene's own timestep.
         num_steps: How many steps are compared.
         act: Drives the scene before each step, given the scene and a random generator; None is
-            random controls on a MuJoCo scene.
+            random controls and forces on a MuJoCo scene.
         observe: Returns what is compared, as a new array; None is time, positions, velocities,
             accelerations, contact forces and sensors of a MuJoCo scene.
 
@@ -65,7 +65,7 @@ def check_scene(
                 f"{type(scene).__name__} is no MuJoCo scene: give check_scene dt, act and observe"
             )
         step = dt if dt is not None else float(scene.model.opt.timestep)  # type: ignore[attr-defined]  # a MuJoCo scene, by the check above
-        act, observe = act or _random_controls, observe or _mujoco_observation
+        act, observe = act or _random_drive, observe or _mujoco_observation
 
         def run(seed: int) -> NDArray[Any]:
             rng = np.random.default_rng(seed)
@@ -118,12 +118,15 @@ def check_scene_env(
 
     Raises:
         AssertionError: A promise is not kept.
+        ValueError: `num_envs` is less than 1.
 
     Example:
         >>> from superdex.envs import CartPoleEnv
         >>> from superdex.testing import check_scene_env
         >>> check_scene_env(lambda: CartPoleEnv({"actuate_on_pole": True}))
     """
+    if num_envs < 1:
+        raise ValueError(f"num_envs must be at least 1, got {num_envs}")
     envs: list[SceneEnv] = []
     try:
         envs.extend(_shared_env(factory) for _ in range(num_envs))
@@ -132,6 +135,9 @@ def check_scene_env(
             f"{num_envs} environments of one configuration are not on one scene; "
             f"their scene names are {[env.scene_name for env in envs]}"
         )
+        manager = SceneManager.for_class(type(envs[0]))
+        # Others of the caller's may be on the scene.
+        num_others = manager.scene_info.get(str(scene_name), num_envs) - num_envs
         model_as_built = _model_bytes(envs[0])
         _check_sharing(envs, num_steps, seed)
         _check_reset(envs, num_steps, seed)
@@ -143,11 +149,12 @@ def check_scene_env(
         for env in envs[1:]:
             env.reset(seed=seed)
             env.step(env.action_space.sample())
+    except SceneMismatch as error:
+        raise AssertionError(str(error)) from error
     finally:
         for env in envs:
             env.close()
-    manager = SceneManager.for_class(type(envs[0]))
-    assert scene_name not in manager, (
+    assert manager.scene_info.get(str(scene_name), 0) <= num_others, (
         f"Scene {scene_name!r} outlives its environments: {manager.scene_info}"
     )
 
@@ -163,6 +170,7 @@ def check_scene_name(factory: Callable[[Any], Any], configs: Sequence[Any]) -> N
 
     Raises:
         AssertionError: Two configurations share a name and not a model.
+        ValueError: The scene is no MuJoCo scene, so that there are no models to compare.
 
     Example:
         >>> from superdex.envs import CartPoleEnv
@@ -175,6 +183,11 @@ def check_scene_name(factory: Callable[[Any], Any], configs: Sequence[Any]) -> N
         try:
             name = env.scene_name
             assert name is not None, f"{env} did not load its scene through _load_scene()"
+            if not hasattr(env._scene, "model"):
+                raise ValueError(
+                    f"check_scene_name compares MuJoCo models, and {type(env._scene).__name__} has "
+                    "none; give _load_scene the fields that shape the construction instead"
+                )
             found = (config, _model_bytes(env), _model_fields(env._scene.model))
         finally:
             env.close()
@@ -374,8 +387,12 @@ def _assert_equal(got: Any, expected: Any, what: str) -> None:
     assert same, f"{what} differs: {got} is not {expected}"
 
 
-def _random_controls(scene: Any, rng: np.random.Generator) -> None:
-    scene.data.ctrl[:] = rng.uniform(-1, 1, scene.data.ctrl.shape)
+def _random_drive(scene: Any, rng: np.random.Generator) -> None:
+    data = scene.data
+    data.ctrl[:] = rng.uniform(-1, 1, data.ctrl.shape)
+    # Now and then only, so that a force which outlives a restore is seen.
+    if rng.uniform() < 0.5:
+        data.xfrc_applied[1:] = rng.uniform(-1, 1, data.xfrc_applied[1:].shape)
 
 
 def _mujoco_observation(scene: Any) -> NDArray[Any]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
-from superdex.envs import SceneEnv, StopReasons
+from superdex.envs import SceneEnv
 from superdex.scenes import MujocoScene, SceneManager
 from superdex.testing import check_scene_env, check_scene_name
 
@@ -114,8 +114,9 @@ class LeavesItsSpace(GoodEnv):
 
 
 class GivesNoReason(GoodEnv):
-    def _check_stop_criteria(self, observation, info):
-        return StopReasons(terminated="")
+    def step(self, action):
+        observation, reward, _, truncated, info = super().step(action)
+        return observation, reward, True, truncated, info
 
 
 class LoadsByHand(GoodEnv):
@@ -164,7 +165,7 @@ def test_a_good_environment_passes():
     [
         (ReadsUnsavedField, r"on a shared scene, step \d+, reward differs"),
         (KeepsStateInTheClass, r"on a shared scene, step \d+, info\['steps'\] differs"),
-        (ChangesTheModel, "changed the model of the scene"),
+        (ChangesTheModel, "The model of a shared scene was changed in geom_friction"),
         (RemembersItsPast, "After random steps, a reset with the same seed gives another episode"),
         (DrawsFromAnotherGenerator, "on a shared scene, step 0, observation differs"),
         (LeavesItsSpace, "The observation lies outside its space"),
@@ -196,3 +197,36 @@ def test_a_name_that_leaves_out_a_field_is_found():
         check_scene_name(LeavesMassOutOfTheName, configs)
     check_scene_name(GoodEnv, configs)
     check_scene_name(LeavesMassOutOfTheName, configs[:1] * 2)
+
+
+def test_a_caller_who_has_an_environment_on_the_scene_may_check():
+    """A scene that others hold is not taken for one that was left behind."""
+    with GoodEnv() as own:
+        check_scene_env(GoodEnv, num_steps=5)
+        own.reset(seed=0)
+
+
+def test_nothing_to_check_is_refused():
+    """No environment is no proof."""
+    with pytest.raises(ValueError, match="num_envs must be at least 1, got 0"):
+        check_scene_env(GoodEnv, num_envs=0)
+
+
+def test_names_can_be_checked_on_mujoco_only():
+    """A scene without a model says so."""
+
+    class Plain:
+        def capture_state(self):
+            return 0
+
+        def restore_state(self, handle): ...
+        def release_state(self, handle): ...
+        def step(self, dt): ...
+        def close(self): ...
+
+    class PlainEnv(GoodEnv):
+        def scene(self):
+            return "plain", lambda: (Plain(), None)
+
+    with pytest.raises(ValueError, match="compares MuJoCo models, and Plain has none"):
+        check_scene_name(PlainEnv, [{}])

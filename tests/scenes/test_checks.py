@@ -38,6 +38,15 @@ class WithoutWarmStart(MujocoScene):
         self.data.qpos[:], self.data.qvel[:] = self._states[handle][-2:]
 
 
+class WithoutForces(MujocoScene):
+    """Leaves the forces on bodies as whoever was last had them."""
+
+    def restore_state(self, handle, /):
+        forces = self.data.xfrc_applied.copy()
+        super().restore_state(handle)
+        self.data.xfrc_applied[:] = forces
+
+
 class ReusesHandles(MujocoScene):
     """Forgets that a handle was released."""
 
@@ -74,6 +83,12 @@ def test_a_state_without_warm_start_is_found():
     """What parts at the first contact is seen."""
     with pytest.raises(AssertionError, match="the same steps differ"):
         check_scene(build(WithoutWarmStart))
+
+
+def test_a_state_without_applied_forces_is_found():
+    """A push that was meant for another state is seen."""
+    with pytest.raises(AssertionError, match="the same steps differ"):
+        check_scene(build(WithoutForces))
 
 
 def test_a_handle_that_outlives_its_release_is_found():
