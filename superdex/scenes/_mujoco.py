@@ -25,7 +25,8 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from superdex.errors import ClosedError, StateCaptureUnsupported
+from superdex.errors import ClosedError, SceneMismatch, StateCaptureUnsupported
+from superdex.scenes._guard import ModelGuard
 
 if TYPE_CHECKING:
     from superdex.scenes._drawing import Camera, Drawing
@@ -65,7 +66,6 @@ class MujocoScene:
         self._model: mujoco.MjModel | None = model
         self._data: mujoco.MjData | None = mujoco.MjData(model)
         self._fields = tuple(self._field_view(name) for name in fields)
-        self._has_plugins = bool(model.nplugin)
         self._timestep = float(model.opt.timestep)
         self._state_size = mujoco.mj_stateSize(model, _SIGNATURE)
         self._states: dict[int, tuple[NDArray[np.float64], ...]] = {}
@@ -75,6 +75,7 @@ class MujocoScene:
         # What the saved fields held before refresh(); None once the scene moved on.
         self._before_refresh: tuple[NDArray[Any], ...] | None = None
         self._drawings: dict[tuple[int, int], Drawing] = {}
+        self._guard: ModelGuard | None = None
 
     @classmethod
     def from_xml_path(
@@ -113,15 +114,14 @@ class MujocoScene:
         """Set the present state aside and return the handle that restores it.
 
         Raises:
-            StateCaptureUnsupported: The model has engine plugins.
+            StateCaptureUnsupported: The model has engine plugins, or lets bodies sleep.
             ClosedError: The scene is closed.
         """
         if self._model is None:
             raise _closed()
-        if self._has_plugins:
-            raise StateCaptureUnsupported(
-                "State capture is not supported for scenes with plugin actors."
-            )
+        # The first of the states in existence looks for all: no check per step.
+        if not self._states:
+            self._check_capturable(self._model)
         # Buffers of released handles serve again, so that a step allocates none.
         if self._free:
             saved = self._free.pop()
@@ -216,6 +216,29 @@ class MujocoScene:
                     view[...] = value
                 self._before_refresh = None
 
+    def protect_model(self) -> None:
+        """Remember the model as it is now, for `check_model`; a manager does so for its scenes."""
+        self._guard = ModelGuard(self.model)
+
+    def check_model(self, *, thorough: bool = True) -> None:
+        """Check that the model is as `protect_model` found it; what is not, is put back.
+
+        Args:
+            thorough: Look at large arrays (meshes, textures, height fields) too.
+
+        Raises:
+            SceneMismatch: An array, an option or a statistic of the model was changed.
+        """
+        changed = [] if self._guard is None else self._guard.undo_changes(thorough=thorough)
+        if changed:
+            raise SceneMismatch(
+                f"The model of a shared scene was changed in {', '.join(sorted(changed))}; what "
+                "it was built with is put back, because every environment on the scene would "
+                "move by the change. Change the model in the scene's builder and put the setting "
+                "into the scene's name and fields, or give each environment its own scene "
+                "(use_shared_scenes=False)."
+            )
+
     def reset(self) -> None:
         """Put the model's default state in place, for scenes whose state can't be captured."""
         mujoco.mj_resetData(self.model, self.data)
@@ -252,7 +275,7 @@ class MujocoScene:
         self._substeps.clear()
         self._free.clear()
         self._fields = ()
-        self._before_refresh = None
+        self._before_refresh = self._guard = None
         self._model = self._data = None
 
     def _count_substeps(self, dt: float) -> int:
@@ -281,6 +304,22 @@ class MujocoScene:
                 f"fields must name array fields of MjData that exist between steps, got {name!r}"
             )
         return view
+
+    @staticmethod
+    def _check_capturable(model: mujoco.MjModel) -> None:
+        """Check that `mjSTATE_INTEGRATION` holds all that moves in this model.
+
+        Raises:
+            StateCaptureUnsupported: Plugins have state of their own, or bodies that sleep are
+                listed (`MjData.tree_asleep` and more) outside of any state.
+        """
+        sleep = mujoco.mjtEnableBit.mjENBL_SLEEP.value
+        sleeps = bool(model.opt.enableflags & sleep)
+        for kind, found in (("plugin", bool(model.nplugin)), ("sleeping", sleeps)):
+            if found:
+                raise StateCaptureUnsupported(
+                    f"State capture is not supported for scenes with {kind} actors."
+                )
 
     def _unknown(self, handle: object) -> ValueError:
         if self._model is None:

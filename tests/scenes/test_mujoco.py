@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from superdex.errors import ClosedError, StateCaptureUnsupported
+from superdex.errors import ClosedError, SceneMismatch, StateCaptureUnsupported
 from superdex.scenes import MujocoScene, Scene
 
 # A box and a pole fall on the floor; there is an actuator with a state of its own, a mocap body
@@ -334,3 +334,89 @@ def test_a_scene_is_built_from_text_file_or_spec(tmp_path):
     motions = [run(scene, 0) for scene in scenes]
     assert np.array_equal(motions[0], motions[1])
     assert np.array_equal(motions[0], motions[2])
+
+
+def test_a_model_that_lets_bodies_sleep_has_no_capturable_state():
+    """Who is asleep is part of no state; the scene works all the same."""
+    ball = "<body pos='0 0 0.3'><freejoint/><geom size='0.1'/></body>"
+    scene = MujocoScene.from_xml_string(
+        f"<mujoco><option><flag sleep='enable'/></option><worldbody>{ball}</worldbody></mujoco>"
+    )
+    sentence = "State capture is not supported for scenes with sleeping actors."
+    with pytest.raises(StateCaptureUnsupported, match=f"^{sentence}$"):
+        scene.capture_state()
+    scene.step(0.002)
+    scene.reset()
+    assert scene.data.time == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (lambda model: model.body_mass.__setitem__(1, 7.0), "body_mass"),
+        (lambda model: model.geom_friction.__setitem__((0, 0), 0.1), "geom_friction"),
+        (lambda model: model.opt.gravity.__setitem__(2, 0.0), "opt.gravity"),
+        (lambda model: setattr(model.opt, "timestep", 0.5), "opt.timestep"),
+        (lambda model: setattr(model.opt, "density", 1.2), "opt.density"),
+        (lambda model: setattr(model.stat, "meaninertia", 3.0), "stat.meaninertia"),
+    ],
+)
+def test_a_change_to_a_protected_model_is_named_and_undone(scene, change, name):
+    """Arrays, options and statistics; the model is then as it was."""
+    before = model_bytes(scene.model)
+    scene.protect_model()
+    change(scene.model)
+    assert model_bytes(scene.model) != before
+    with pytest.raises(SceneMismatch, match=f"changed in {name};"):
+        scene.check_model(thorough=False)
+    assert model_bytes(scene.model) == before
+    scene.check_model()
+
+
+def test_every_array_of_a_model_is_protected(scene):
+    """Whatever array is written into, the change is found and undone."""
+    scene.protect_model()
+    model = scene.model
+    for name in dir(model):
+        array = getattr(model, name)
+        if name.startswith("_") or not isinstance(array, np.ndarray) or not array.size:
+            continue
+        before = array.copy()
+        array.reshape(-1).view(np.uint8)[-1] ^= 1
+        with pytest.raises(SceneMismatch, match=rf"changed in {name};"):
+            scene.check_model()
+        assert array.tobytes() == before.tobytes()
+
+
+def test_large_arrays_are_looked_at_on_request():
+    """A texture is compared by a thorough check only, what lies around it by both."""
+    texture = "<texture name='sky' type='2d' builtin='flat' width='512' height='512'/>"
+    scene = MujocoScene.from_xml_string(
+        f"<mujoco><asset>{texture}</asset><worldbody><body><geom size='1'/></body></worldbody>"
+        "</mujoco>"
+    )
+    scene.protect_model()
+    scene.model.tex_data[0] ^= 1
+    scene.check_model(thorough=False)
+    with pytest.raises(SceneMismatch, match="tex_data"):
+        scene.check_model()
+    for name in ("qpos0", "geom_size", "body_mass", "name_geomadr"):
+        array = getattr(scene.model, name)
+        if array.size:
+            array[0] += 1
+            with pytest.raises(SceneMismatch, match=name):
+                scene.check_model(thorough=False)
+    scene.close()
+
+
+def test_a_model_of_ones_own_may_be_changed(scene):
+    """Nothing is checked where nobody asked for protection."""
+    scene.model.opt.gravity[2] = 0.0
+    scene.check_model()
+    assert scene.model.opt.gravity[2] == 0.0
+
+
+def model_bytes(model: mujoco.MjModel) -> bytes:
+    buffer = np.zeros(mujoco.mj_sizeModel(model), np.uint8)
+    mujoco.mj_saveModel(model, None, buffer)
+    return buffer.tobytes()
