@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from superdex.errors import SceneMismatch
+from superdex.scenes._fields import is_same, own_copy
 from superdex.scenes._scene import Scene
 
 CleanupCallback = Callable[[], object]
@@ -38,20 +40,26 @@ class SceneData:
     fields: Mapping[str, Any] | None = None
     turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
+    def remember_fields(self, fields: Mapping[str, Any] | None) -> None:
+        """Keep a copy of the configuration values that shaped the construction."""
+        self.fields = None if fields is None else own_copy(dict(fields))
+
     def check_fields(self, name: str, fields: Mapping[str, Any] | None) -> None:
         """Check that the scene was built from these configuration values.
 
         Raises:
             SceneMismatch: A value differs, so that `name` stands for two constructions.
         """
-        if fields is None or self.fields is None or dict(fields) == dict(self.fields):
+        if fields is None or self.fields is None:
             return
         missing = "absent"
         differing = ", ".join(
             f"{key}={self.fields.get(key, missing)!r} (now {fields.get(key, missing)!r})"
             for key in sorted({*fields, *self.fields})
-            if self.fields.get(key, missing) != fields.get(key, missing)
+            if not is_same(self.fields.get(key, missing), fields.get(key, missing))
         )
+        if not differing:
+            return
         raise SceneMismatch(
             f"Scene {name!r} was built with {differing}. One name stands for one construction: "
             "put every configuration field that changes the construction into the name."
@@ -100,17 +108,22 @@ class SceneManager:
     """
 
     _instances: ClassVar[dict[str, SceneManager]] = {}
-    _creation: ClassVar[threading.Lock] = threading.Lock()
+    # Guards the tables and counts of all managers, and is held for moments only: a garbage
+    # collection may release a scene of one manager amid the work of another.
+    _table: ClassVar[threading.RLock] = threading.RLock()
 
     def __init__(self, env_class_name: str) -> None:
         self.env_class_name = env_class_name
         self._scenes: dict[str, SceneData] = {}
         self._owner: weakref.ref[type] | None = None
+        # Held while a scene is looked for, built and registered.
+        self._building = threading.RLock()
+        self._num_building = 0
 
     @classmethod
     def get_instance(cls, env_class_name: str) -> SceneManager:
         """Return this process's manager for an environment class name; always the same one."""
-        with cls._creation:
+        with cls._table:
             manager = cls._instances.get(env_class_name)
             if manager is None:
                 manager = cls._instances[env_class_name] = cls(env_class_name)
@@ -121,24 +134,40 @@ class SceneManager:
         """Return the manager of an environment class.
 
         It is `get_instance(env_class.__name__)`, unless another class of the same name has scenes
-        there; then it is one of the class's own, named `"Name#2"` and so on.
+        there; then it is one of the class's own, named `"Name#2"` and so on, which the class keeps
+        for as long as it has scenes there.
         """
-        for number in itertools.count(1):
-            name = env_class.__name__ if number == 1 else f"{env_class.__name__}#{number}"
-            manager = cls.get_instance(name)
-            if manager._adopt(env_class):
-                return manager
-        raise AssertionError("itertools.count has no end")
+        free: SceneManager | None = None
+        with cls._table:
+            for number in itertools.count(1):
+                name = env_class.__name__ if number == 1 else f"{env_class.__name__}#{number}"
+                is_last = name not in cls._instances
+                manager = cls.get_instance(name)
+                owner = manager._owner() if manager._owner is not None else None
+                in_use = bool(manager._scenes or manager._num_building)
+                if owner is env_class and in_use:
+                    return manager
+                if free is None and (manager._owner is None or not in_use):
+                    free = manager
+                if is_last and free is not None:
+                    break
+            assert free is not None
+            free._owner = weakref.ref(env_class)
+            return free
 
-    def _adopt(self, env_class: type) -> bool:
-        """Become the manager of a class, unless another one's scenes are here."""
-        owner = self._owner() if self._owner is not None else None
-        if owner is env_class:
-            return True
-        if self._owner is not None and self._scenes:
-            return False
-        self._owner = weakref.ref(env_class)
-        return True
+    @classmethod
+    @contextmanager
+    def building(cls, env_class: type) -> Iterator[SceneManager]:
+        """Inside, the class's manager is this thread's alone to find or build a scene in."""
+        with cls._table:
+            manager = cls.for_class(env_class)
+            manager._num_building += 1
+        try:
+            with manager._building:
+                yield manager
+        finally:
+            with cls._table:
+                manager._num_building -= 1
 
     def register_scene(
         self,
@@ -149,30 +178,33 @@ class SceneManager:
     ) -> SceneData:
         """Take a scene in under a name, with a count of one, and capture its first state.
 
+        Where the scene can, derived quantities are computed first, and its model is protected.
+
         Raises:
             ValueError: The name is taken.
+            TypeError: A clean-up callback can't be called.
             StateCaptureUnsupported: The scene's state can't be captured, so it can't be shared.
         """
         if name in self._scenes:
-            raise ValueError(
-                f"{self.env_class_name} already has a scene named {name!r}; "
-                "try_find_scene returns it"
-            )
+            raise self._taken(name)
+        callbacks = checked_callbacks(cleanup_callbacks)
         data = SceneData(
-            scene,
-            agent,
-            initial_state=scene.capture_state(),
-            cleanup_callbacks=tuple(cleanup_callbacks or ()),
+            scene, agent, initial_state=first_state(scene), cleanup_callbacks=callbacks
         )
-        self._scenes[name] = data
+        if hasattr(scene, "protect_model"):
+            scene.protect_model()
+        with self._table:
+            if self._scenes.setdefault(name, data) is not data:
+                raise self._taken(name)
         return data
 
     def try_find_scene(self, name: str) -> SceneData | None:
         """Return the scene of that name with one more reference to it, or None."""
-        data = self._scenes.get(name)
-        if data is not None:
-            data.ref_count += 1
-        return data
+        with self._table:
+            data = self._scenes.get(name)
+            if data is not None:
+                data.ref_count += 1
+            return data
 
     def release_scene(self, name: str) -> None:
         """Give one reference back; the last one destroys the scene.
@@ -180,14 +212,17 @@ class SceneManager:
         Raises:
             KeyError: No scene of that name is registered.
         """
-        data = self._scenes.get(name)
-        if data is None:
-            known = ", ".join(map(repr, self._scenes)) or "none"
-            raise KeyError(f"{self.env_class_name} has no scene named {name!r}; it has {known}")
-        data.ref_count -= 1
-        if data.ref_count == 0:
-            # Out of the table first: a clean-up that fails must not leave a dead scene to be found.
-            del self._scenes[name]
+        with self._table:
+            data = self._scenes.get(name)
+            if data is None:
+                known = ", ".join(map(repr, self._scenes)) or "none"
+                raise KeyError(f"{self.env_class_name} has no scene named {name!r}; it has {known}")
+            data.ref_count -= 1
+            is_last = data.ref_count == 0
+            if is_last:
+                # Before the clean-up: one that fails must not leave a dead scene to be found.
+                del self._scenes[name]
+        if is_last:
             data.destroy()
 
     @property
@@ -200,11 +235,43 @@ class SceneManager:
         """Scene name → number of environments on it."""
         return {name: data.ref_count for name, data in self._scenes.items()}
 
+    def _taken(self, name: str) -> ValueError:
+        return ValueError(
+            f"{self.env_class_name} already has a scene named {name!r}; try_find_scene returns it"
+        )
+
     def __contains__(self, name: object) -> bool:
         return name in self._scenes
 
     def __repr__(self) -> str:
         return f"SceneManager({self.env_class_name!r}, scenes={self.scene_info})"
+
+
+def checked_callbacks(callbacks: Any) -> tuple[CleanupCallback, ...]:
+    """Return clean-up callbacks as a tuple; None is none.
+
+    Raises:
+        TypeError: It is no sequence of callables.
+    """
+    if callbacks is None:
+        return ()
+    if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
+        raise TypeError(
+            f"Clean-up callbacks must be a sequence of functions without arguments, got "
+            f"{callbacks!r}"
+        )
+    return tuple(callbacks)
+
+
+def first_state(scene: Scene[Any]) -> Any:
+    """Capture a new scene's state, with derived quantities computed where the scene can do so.
+
+    Raises:
+        StateCaptureUnsupported: The scene's state can't be captured.
+    """
+    if hasattr(scene, "refresh"):
+        scene.refresh()
+    return scene.capture_state()
 
 
 def live_scene_count() -> int:

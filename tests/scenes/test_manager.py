@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 
+import numpy as np
 import pytest
 
 from superdex.errors import SceneMismatch, StateCaptureUnsupported
@@ -185,3 +186,73 @@ def test_a_dropped_class_leaves_its_manager_to_the_next_of_that_name():
     del first
     gc.collect()
     assert SceneManager.for_class(type("NotebookEnv", (), {})) is manager
+
+
+def test_a_class_keeps_its_manager_while_it_has_scenes_there():
+    """Also when the class whose name it shares has left the first one."""
+    first, second = (type("KeptEnv", (), {}) for _ in range(2))
+    SceneManager.for_class(first).register_scene("a", RecordingScene(), None)
+    kept = SceneManager.for_class(second)
+    kept.register_scene("a", RecordingScene(), None)
+    SceneManager.for_class(first).release_scene("a")
+    assert SceneManager.for_class(second) is kept
+    assert SceneManager.for_class(first) is not kept
+    kept.release_scene("a")
+
+
+def test_a_manager_in_which_a_scene_is_being_built_is_taken():
+    """Another class of the name gets one of its own, though there is no scene yet."""
+    first, second = (type("BusyEnv", (), {}) for _ in range(2))
+    with SceneManager.building(first) as manager:
+        assert SceneManager.for_class(second) is not manager
+
+
+def test_equal_values_are_the_same_whatever_their_type():
+    """Arrays by value, sequences by what is in them, nan like nan."""
+    values = {
+        "array": np.array([1.0, np.nan]),
+        "nan": float("nan"),
+        "nested": {"list": [1, (2, 3)]},
+        "number": np.float64(2.0),
+    }
+    data = SceneData(RecordingScene())
+    data.remember_fields(values)
+    data.check_fields("a", {**values, "array": np.array([1.0, np.nan]), "number": 2})
+
+
+@pytest.mark.parametrize(
+    ("built", "now"),
+    [
+        (np.array([1, 2]), np.array([1, 3])),
+        (np.array([1]), np.array([1, 2, 3])),
+        ([1], [2]),
+        (1, True),
+        ({"a": np.zeros(2)}, {"a": np.ones(2)}),
+    ],
+)
+def test_other_values_are_found_in_any_type(built, now):
+    """Comparing never fails, and True is not 1."""
+    data = SceneData(RecordingScene())
+    data.remember_fields({"x": built})
+    with pytest.raises(SceneMismatch, match="built with x="):
+        data.check_fields("a", {"x": now})
+
+
+def test_fields_are_remembered_as_they_were():
+    """A list or an array that changes later does not change what the scene was built from."""
+    values = {"list": [1], "array": np.zeros(2), "nested": {"list": [1]}}
+    data = SceneData(RecordingScene())
+    data.remember_fields(values)
+    values["list"].append(2)
+    values["array"][0] = 1
+    values["nested"]["list"].append(2)
+    with pytest.raises(SceneMismatch, match=r"array=.*list=.*nested="):
+        data.check_fields("a", values)
+
+
+@pytest.mark.parametrize("callbacks", [5, [5], lambda: None])
+def test_a_clean_up_that_cannot_be_called_is_refused(manager, callbacks):
+    """At once, not when the scene goes; the name stays free."""
+    with pytest.raises(TypeError, match="must be a sequence of functions"):
+        manager.register_scene("a", RecordingScene(), None, callbacks)
+    assert "a" not in manager
