@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from superdex.envs._config import RENDER_MODES, SceneEnvCfg
 from superdex.envs._layout import BoxLayout
+from superdex.envs._outcome import as_number, in_words, owned
 from superdex.envs._share import SceneBuilder, SceneShare
 from superdex.envs._timing import PhaseTiming, Stopwatch, report
 from superdex.errors import ClosedError, ResetNeeded
@@ -248,9 +249,12 @@ class SceneEnv(gym.Env[Observation, Action]):
         took_turn = share.take_turn()
         try:
             share.restore_initial()
+            # Derived quantities are still those of whoever stepped last, and the hook may read one.
+            refresh = getattr(self._scene, "refresh", _nothing)
+            refresh()
             self._reset_scene()
-            if hasattr(self._scene, "refresh"):
-                self._scene.refresh()
+            share.check_model(thorough=False)
+            refresh()
             structured, info = self._make_observation()
             self._observation_layout.check(structured, "The observation")
             observation = self._observation_layout.flatten(structured)
@@ -259,7 +263,7 @@ class SceneEnv(gym.Env[Observation, Action]):
             if took_turn:
                 share.give_turn()
         self._elapsed_steps = 0
-        return observation, dict(info)
+        return observation, owned(info)
 
     def step(self, action: Action) -> tuple[Observation, float, bool, bool, Info]:
         """Apply an action for one control timestep.
@@ -300,18 +304,20 @@ class SceneEnv(gym.Env[Observation, Action]):
             if took_turn:
                 share.give_turn()
         self._elapsed_steps += 1
-        info = dict(info)
+        info = owned(info)
         reward = 0.0
         for name, term in terms.items():
+            if not isinstance(term, float):
+                term = as_number(name, term)
             reward += term
             info["reward_" + name] = term
         terminated_reason, truncated_reason = stop
         if truncated_reason is None and 0 < self.cfg.steps_per_episode <= self._elapsed_steps:
             truncated_reason = "time limit"
         if terminated_reason is not None:
-            info["terminated_reason"] = terminated_reason
+            info["terminated_reason"] = in_words(terminated_reason, "terminated")
         if truncated_reason is not None:
-            info["truncated_reason"] = truncated_reason
+            info["truncated_reason"] = in_words(truncated_reason, "time limit")
         return (
             observation,
             float(reward),
@@ -348,6 +354,17 @@ class SceneEnv(gym.Env[Observation, Action]):
         if share is not None:
             share.release()
 
+    def __getstate__(self) -> Any:
+        """Refuse to be copied or pickled: a copy would give back a share that it never took.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError(
+            f"{type(self).__name__} can't be copied or pickled: it has a share in a scene of this "
+            "process. Pass a function that builds an environment, or make another one from its cfg."
+        )
+
     def __del__(self) -> None:
         # A net for environments that were dropped: their share of a scene must not outlive them.
         self.close()
@@ -378,6 +395,7 @@ class SceneEnv(gym.Env[Observation, Action]):
                 # Unless the body closed the environment.
                 if self._share is share:
                     share.keep()
+                    share.check_model(thorough=True)
             finally:
                 share.give_turn()
 
@@ -445,3 +463,7 @@ class SceneEnv(gym.Env[Observation, Action]):
         if self._scene is None:
             return RuntimeError(f"{name} has no scene; call _load_scene() in its constructor")
         return ResetNeeded(f"{name} was never reset; call reset() before step()")
+
+
+def _nothing() -> None:
+    """Stand in for an optional method that a scene doesn't have."""

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from superdex.envs._timing import Stopwatch, TimedScene
 from superdex.scenes import Scene, SceneData, SceneManager
+from superdex.scenes._manager import checked_callbacks, first_state
 
 SceneBuilder: TypeAlias = Callable[
     [], tuple[Any, Any] | tuple[Any, Any, Sequence[Callable[[], object]]]
@@ -64,26 +65,29 @@ class SceneShare:
         """Return a share in the class's scene of that name, which is built if there is none yet.
 
         Raises:
-            SceneMismatch: The scene of that name was built from other `fields`.
+            SceneMismatch: The scene of that name was built from other `fields`, or its model was
+                changed since.
             StateCaptureUnsupported: The scene's state can't be captured.
         """
-        manager = SceneManager.for_class(env_class)
-        data = manager.try_find_scene(name)
-        if data is None:
-            scene, agent, callbacks = _built(builder)
-            try:
-                data = manager.register_scene(name, scene, agent, callbacks)
-            except BaseException:
-                SceneData(scene, cleanup_callbacks=tuple(callbacks)).destroy()
-                raise
-            data.fields = None if fields is None else dict(fields)
-        else:
-            try:
-                data.check_fields(name, fields)
-            except BaseException:
-                manager.release_scene(name)
-                raise
-        return cls(data, name, manager, stopwatch)
+        with SceneManager.building(env_class) as manager:
+            data = manager.try_find_scene(name)
+            if data is None:
+                scene, agent, callbacks = _built(builder)
+                try:
+                    data = manager.register_scene(name, scene, agent, callbacks)
+                except BaseException:
+                    SceneData(scene, cleanup_callbacks=callbacks).destroy()
+                    raise
+                data.remember_fields(fields)
+                return cls(data, name, manager, stopwatch)
+        share = cls(data, name, manager, stopwatch)
+        try:
+            data.check_fields(name, fields)
+            share.check_model(thorough=True)
+        except BaseException:
+            manager.release_scene(name)
+            raise
+        return share
 
     @classmethod
     def of_own(cls, name: str, builder: SceneBuilder, stopwatch: Stopwatch | None) -> SceneShare:
@@ -93,7 +97,7 @@ class SceneShare:
             scene,
             agent,
             initial_state=_captured_if_possible(scene),
-            cleanup_callbacks=tuple(callbacks),
+            cleanup_callbacks=callbacks,
         )
         return cls(data, name, None, stopwatch)
 
@@ -141,6 +145,18 @@ class SceneShare:
         else:
             self.driven.restore_state(self.data.initial_state)
 
+    def check_model(self, *, thorough: bool) -> None:
+        """Check that nobody changed the model of a shared scene, where the scene can tell.
+
+        Args:
+            thorough: Look at large arrays too.
+
+        Raises:
+            SceneMismatch: It was changed; it is put back.
+        """
+        if self.is_shared and hasattr(self.data.scene, "check_model"):
+            self.data.scene.check_model(thorough=thorough)
+
     def keep(self) -> None:
         """Capture this environment's state anew."""
         if self.is_shared:
@@ -155,13 +171,15 @@ class SceneShare:
             if self.name is not None:
                 self.data.destroy()
             return
-        if self._state is not None:
-            self.data.scene.release_state(self._state)
         assert self.name is not None
-        self._manager.release_scene(self.name)
+        try:
+            if self._state is not None:
+                self.data.scene.release_state(self._state)
+        finally:
+            self._manager.release_scene(self.name)
 
 
-def _built(builder: SceneBuilder) -> tuple[Any, Any, Sequence[Callable[[], object]]]:
+def _built(builder: SceneBuilder) -> tuple[Any, Any, tuple[Callable[[], object], ...]]:
     """Return scene, agent and clean-up callbacks.
 
     Raises:
@@ -173,14 +191,23 @@ def _built(builder: SceneBuilder) -> tuple[Any, Any, Sequence[Callable[[], objec
             "A scene builder returns (scene, agent) or (scene, agent, cleanup_callbacks), got "
             f"{type(built).__name__}"
         )
-    if len(built) == 2:
-        return (*built, ())
-    return built
+    scene, agent = built[:2]
+    if not isinstance(scene, Scene):
+        raise TypeError(
+            "The scene that a builder returns must have the methods of superdex.scenes.Scene, got "
+            f"{type(scene).__name__}"
+        )
+    try:
+        callbacks = checked_callbacks(built[2] if len(built) == 3 else None)
+    except TypeError:
+        scene.close()
+        raise
+    return scene, agent, callbacks
 
 
 def _captured_if_possible(scene: Scene[Any]) -> Any:
     """Return the handle of the present state, or None where the scene can't capture it."""
     try:
-        return scene.capture_state()
+        return first_state(scene)
     except NotImplementedError:
         return None
