@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from multiprocessing import connection, get_context, resource_tracker
@@ -101,11 +102,24 @@ def _interrupts_held() -> Iterator[None]:
         return
     # Started later, the tracker would lift the block before the child is there.
     resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_SIGNALS)
+    held: list[tuple[int, FrameType | None]] = []
+    before = {}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_SIGNALS)
+    if threading.current_thread() is threading.main_thread():
+        # The block is this thread's alone: a numeric library's thread may take the signal, and
+        # Python would then raise here, half-way through the start.
+        handlers = {signum: signal.getsignal(signum) for signum in _HELD_SIGNALS}
+        before = {signum: handler for signum, handler in handlers.items() if callable(handler)}
+        for signum in before:
+            signal.signal(signum, lambda *arguments: held.append(arguments))
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if held:
+            before[signal.Signals(held[0][0])](*held[0])
 
 
 def _serve(sender: connection.Connection, call: bytes, printed: Path) -> None:

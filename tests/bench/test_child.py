@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import psutil
@@ -164,6 +165,32 @@ def test_interrupt_ends_the_process_and_lets_it_clean_up(tmp_path):
         run_in_child(wait_for_ever, started, ended)
     thread.join()
     assert ended.exists()
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows sends Ctrl-C in another way")
+def test_interrupt_waits_until_the_process_has_started(monkeypatch):
+    """Ctrl-C that another thread takes cuts no start short, and still ends the process."""
+    started = []
+    start = SpawnProcess.start
+
+    def interrupted_start(process: SpawnProcess) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)
+        start(process)
+        started.append(process)
+
+    monkeypatch.setattr(SpawnProcess, "start", interrupted_start)
+    ended = threading.Event()
+    thread = threading.Thread(target=ended.wait)  # it does not block the signal
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_in_child(time.sleep, 600)
+    finally:
+        ended.set()
+        thread.join()
+    assert len(started) == 1
     assert multiprocessing.active_children() == []
 
 
