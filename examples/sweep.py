@@ -15,7 +15,10 @@ from superdex.bench import SweepRow, SweepSettings, sweep, write_heat_map, write
 def show(row: SweepRow) -> None:
     """Print one result as soon as it is there."""
     case, measured = row.case, row.measurement
-    split = f"{case.num_workers} workers × {case.num_envs_per_worker:3d} environments"
+    split = f"{case.num_workers} × {case.num_envs_per_worker:3d} environments"
+    if case.num_workers * case.num_envs_per_worker == 1:
+        split = "1 environment, bare"
+    split = f"{split:20s}"
     if measured is None:
         print(f"{split}: failed, {row.error}")
         return

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import importlib
 import re
+import sys
+from pathlib import Path
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
@@ -63,6 +65,9 @@ def _import(module: str, name: str) -> None:
             f"What precedes the colon in {name!r} must be a module's full name, such as "
             f"'my_package.my_module:MyEnv-v0'; got {module!r}."
         )
+    here = str(Path.cwd())
+    if here not in sys.path:  # a command's path starts with the folder that holds the command
+        sys.path.append(here)
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:

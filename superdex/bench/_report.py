@@ -24,6 +24,7 @@ class SweepCase:
         substeps: Physics steps per control step, or None where the environment does not say.
         problem: Why no environment could be built, or None.
         problem_traceback: Where that was raised, or None.
+        module: The module to import for the environment to be known, or "".
     """
 
     spec: EnvSpec = field(repr=False)
@@ -32,6 +33,7 @@ class SweepCase:
     substeps: int | None = None
     problem: str | None = None
     problem_traceback: str | None = field(default=None, repr=False)
+    module: str = ""
 
     @property
     def env_id(self) -> str:
@@ -51,10 +53,11 @@ class SweepCase:
     @property
     def code(self) -> str:
         """The line of Python that builds this split."""
+        name = f"{self.module}:{self.env_id}" if self.module else self.env_id
         if self.is_bare:
-            return f'env = gymnasium.make("{self.env_id}")'
+            return f'env = gymnasium.make("{name}")'
         return (
-            f'env = HybridVectorEnv([lambda: gymnasium.make("{self.env_id}")] * {self.num_envs}, '
+            f'env = HybridVectorEnv([lambda: gymnasium.make("{name}")] * {self.num_envs}, '
             f"num_envs_per_worker={self.num_envs_per_worker})"
         )
 

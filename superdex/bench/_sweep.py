@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from gymnasium.envs.registration import EnvSpec
+
 from superdex.bench._child import ChildFailed, run_in_child
 from superdex.bench._machine import (
     describe_commit,
@@ -63,9 +65,12 @@ def plan(settings: SweepSettings) -> tuple[SweepCase, ...]:
         TypeError: If its spaces are no Boxes.
     """
     # A short name and an id may mean the same environment.
-    specs = {spec.id: spec for spec in map(find_spec, settings.envs)}
+    specs: dict[str, tuple[EnvSpec, str]] = {}
+    for name in settings.envs:
+        spec = find_spec(name)
+        specs.setdefault(spec.id, (spec, name.rpartition(":")[0]))
     cases = []
-    for spec in specs.values():
+    for spec, module in specs.values():
         problem = problem_traceback = None
         try:
             seen = run_in_child(probe, spec)
@@ -79,7 +84,7 @@ def plan(settings: SweepSettings) -> tuple[SweepCase, ...]:
                 "register the wrapped one."
             )
         cases += [
-            SweepCase(spec, workers, per_worker, seen.substeps, problem, problem_traceback)
+            SweepCase(spec, workers, per_worker, seen.substeps, problem, problem_traceback, module)
             for workers, per_worker in settings.splits
         ]
     return tuple(cases)

@@ -35,6 +35,19 @@ def test_module_before_the_colon_is_imported_first(tmp_path, monkeypatch):
         sys.modules.pop("registering_module", None)
 
 
+def test_module_is_found_in_the_working_folder(tmp_path, monkeypatch):
+    """The command may be run where the module lies, as Python itself may."""
+    (tmp_path / "module_beside.py").write_text(
+        "import gymnasium\ngymnasium.register('Beside-v0', entry_point='module_beside:Nothing')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    try:
+        assert find_spec("module_beside:Beside-v0").id == "Beside-v0"
+    finally:
+        sys.modules.pop("module_beside", None)
+
+
 @pytest.mark.parametrize(
     ("name", "suggestion"),
     [

@@ -71,3 +71,11 @@ def test_failed_row_keeps_its_place_and_its_error():
     assert bad["error"] == "it broke"
     assert bad["control_fps"] is None
     assert bad["num_envs"] == 8
+
+
+def test_code_imports_the_module_that_registers_the_environment():
+    """The line that is recommended runs as it is."""
+    spec = gymnasium.spec("Pendulum-v1")
+    for size in (1, 4):
+        case = SweepCase(spec, 1, size, module="my_module")
+        assert 'gymnasium.make("my_module:Pendulum-v1")' in case.code
