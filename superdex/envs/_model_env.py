@@ -24,7 +24,11 @@ def unbounded(*shape: int) -> Box:
 
 
 class ModelEnv(SceneEnv):
-    """A `SceneEnv` on an MJCF file of this package, edited as the configuration says."""
+    """A `SceneEnv` on an MJCF file of this package, edited as the configuration says.
+
+    A subclass whose edits depend on settings of its own overrides `_load_scene` and adds them to
+    name and fields; `superdex.testing.check_scene_name` finds one that was forgotten.
+    """
 
     def _load_model(
         self,

@@ -213,7 +213,8 @@ class SceneEnv(gym.Env[Observation, Action]):
             fields: The configuration values that shape the construction, remembered with it.
 
         Raises:
-            SceneMismatch: The scene of that name was built from other `fields`.
+            SceneMismatch: The scene of that name was built from other `fields`, or its model was
+                changed since.
             StateCaptureUnsupported: The scene's state can't be captured, and sharing is enabled.
         """
         if self._share is not None:
@@ -242,6 +243,7 @@ class SceneEnv(gym.Env[Observation, Action]):
         Raises:
             ClosedError: The environment is closed.
             ValueError: `_make_observation` returned other names or shapes than were declared.
+            SceneMismatch: The model of the shared scene was changed; it is put back.
         """
         super().reset(seed=seed)
         share = self._loaded_share()
@@ -277,7 +279,9 @@ class SceneEnv(gym.Env[Observation, Action]):
             "truncated_reason" where the episode ends.
 
         Raises:
-            ValueError: The action has another shape, or a number in it is not finite.
+            ValueError: The action has another shape, holds no real numbers or one that is not
+                finite, or a reward term is more than one number.
+            TypeError: A stop reason is no string.
             ResetNeeded: The environment was never reset.
             ClosedError: The environment is closed.
             RuntimeError: Another thread is using the scene.
@@ -381,6 +385,7 @@ class SceneEnv(gym.Env[Observation, Action]):
 
         Raises:
             RuntimeError: Another thread is using the scene.
+            SceneMismatch: The model of the shared scene was changed; it is put back.
         """
         share = self._share
         if share is None or not share.take_turn():

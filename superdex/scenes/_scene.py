@@ -18,9 +18,11 @@ class Scene(Protocol[HandleT]):
     Restoring is exact: capture, 50 steps, restore and the same 50 steps are bit-equal, contacts
     included. `superdex.testing.check_scene` proves it for a scene of your own.
 
-    Three more methods are optional. `refresh()` recomputes derived quantities (body poses, sensor
+    Some more methods are optional. `refresh()` recomputes derived quantities (body poses, sensor
     values) at the present state without changing that state; `reset()` puts a scene whose state
     can't be captured back to its start; `render(camera, width, height)` draws it as an array.
+    `protect_model()`, called when the scene is registered, and `check_model(thorough=…)`, called at
+    resets and after looks from outside, find what an environment changed for all others.
     """
 
     def capture_state(self) -> HandleT:

@@ -7,14 +7,16 @@ import gc
 import pickle
 import threading
 import time
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
-from superdex.envs import CartPoleEnv, SceneEnv, StopReasons
+from superdex.envs import CartPoleEnv, CartPoleEnvCfg, SceneEnv, StopReasons
 from superdex.errors import SceneMismatch, WorkerRaised
 from superdex.scenes import MujocoScene, SceneManager, live_scene_count
+from superdex.testing import check_scene_name
 from superdex.vector import HybridVectorEnv
 from tests.envs.test_scene_env import CartEnv, push
 
@@ -313,3 +315,32 @@ def test_what_a_builder_returns_is_checked(use_shared_scenes):
             Builds(third, scene, use_shared_scenes=use_shared_scenes)
         with pytest.raises(ValueError, match="closed"):
             scene.capture_state()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MassCfg(CartPoleEnvCfg):
+    mass: float = 1.0
+
+
+def test_a_subclass_that_forgets_a_field_of_its_own_is_found():
+    """By check_scene_name; with the field in name and fields it passes."""
+
+    class Forgets(CartPoleEnv):
+        cfg_class = MassCfg
+
+        def _edit_model(self, spec):
+            super()._edit_model(spec)
+            spec.body("pole").mass = self.cfg.mass
+            spec.body("pole").explicitinertial = True
+            spec.body("pole").inertia = [0.1, 0.1, 0.1]
+
+    class Remembers(Forgets):
+        def _load_scene(self, name, builder, *, fields=None):
+            mass = self.cfg.mass
+            fields = {**fields, "mass": mass}
+            return super()._load_scene(f"{name} {mass!r}", builder, fields=fields)
+
+    configs = [{"mass": 1.0}, {"mass": 2.0}]
+    check_scene_name(Remembers, configs)
+    with pytest.raises(AssertionError, match=r"share the scene name .* differ in .*body_mass"):
+        check_scene_name(Forgets, configs)
