@@ -131,7 +131,9 @@ def worker_environment() -> Iterator[None]:
     """
     # it unblocks Ctrl-C when it starts
     resource_tracker.ensure_running()
-    with _environment_lock:
+    # The block is this thread's alone: where a numeric library's thread takes the signal, Python
+    # raises in the main thread all the same, half-way through a start, unless it is held back too.
+    with ctrl_c_held_back(), _environment_lock:
         added = [name for name in _THREAD_VARIABLES if name not in os.environ]
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         os.environ.update(dict.fromkeys(added, "1"))
