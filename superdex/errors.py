@@ -12,7 +12,7 @@ Each class is also a subclass of the builtin that a caller would catch anyway::
     ├── WorkerDied                (RuntimeError)         a worker process ended by itself
     ├── WorkerRaised              (RuntimeError)         an environment raised in its worker
     ├── RemoteError               (Exception)            for an exception that can't travel
-    ├── SceneMismatch             (ValueError)           two constructions under one scene name
+    ├── SceneMismatch             (ValueError)           what is shared under a name differs
     ├── StateCaptureUnsupported   (NotImplementedError)  a scene whose state can't be captured
     └── StaleStateError           (ValueError)           an action for a position that has passed
 
@@ -151,7 +151,10 @@ class StateCaptureUnsupported(SuperdexError, NotImplementedError):
 
 
 class SceneMismatch(SuperdexError, ValueError):
-    """A scene name stands for another construction than the one asked for."""
+    """A scene name stands for another construction than the one asked for.
+
+    Also raised where an environment changed the model of a scene that others share.
+    """
 
 
 class StaleStateError(SuperdexError, ValueError):
