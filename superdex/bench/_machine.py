@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import platform
 import subprocess
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import psutil
 
 import superdex
+from superdex._cpus import usable_cpus
 
 __all__ = ["describe_commit", "describe_machine", "describe_versions", "physical_cores"]
 
@@ -22,8 +22,7 @@ def physical_cores() -> int:
     """Return how many physical cores this process may use, as far as the system says."""
     logical = psutil.cpu_count(logical=True) or 1
     cores = psutil.cpu_count(logical=False) or logical
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else logical
-    return min(cores, allowed)
+    return min(cores, usable_cpus())
 
 
 def describe_machine() -> dict[str, Any]:

@@ -6,12 +6,13 @@ Entry points are strings, so that registering imports neither MuJoCo nor an envi
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
+
+from superdex._cpus import usable_cpus
 
 if TYPE_CHECKING:
     from superdex.vector import HybridVectorEnv
@@ -77,7 +78,7 @@ def _make_vector(env_class: str, num_envs: int, kwargs: dict[str, Any]) -> Hybri
     env_kwargs = {key: value for key, value in kwargs.items() if key not in known}
     max_episode_steps = env_kwargs.pop("max_episode_steps", None)
     if not {"num_workers", "num_envs_per_worker"} & vector_kwargs.keys():
-        vector_kwargs["num_workers"] = min(_usable_cpus(), num_envs)
+        vector_kwargs["num_workers"] = min(usable_cpus(), num_envs)
     make_env: Callable[[], gym.Env[Any, Any]] = partial(
         _make_env, env_class, max_episode_steps, env_kwargs
     )
@@ -94,13 +95,6 @@ def _make_env(
     if max_episode_steps is not None:
         env = gym.wrappers.TimeLimit(env, max_episode_steps)
     return env
-
-
-def _usable_cpus() -> int:
-    """Return how many CPUs this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _snake_case(env_class: str) -> str:

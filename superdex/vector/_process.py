@@ -18,6 +18,8 @@ from multiprocessing.context import SpawnProcess
 from time import monotonic
 from typing import Any
 
+from superdex._cpus import usable_cpus
+
 __all__ = [
     "KILL_SECONDS",
     "MAIN_GUARD_EXIT_CODE",
@@ -111,7 +113,7 @@ def refuse_in_unguarded_main() -> None:
 
 def warn_of_crowd(num_workers: int) -> None:
     """Warn where there are far more workers than processors to run them."""
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cpus = usable_cpus()
     if num_workers > max(16, 4 * cpus):
         warnings.warn(
             f"{num_workers} workers on {cpus} CPUs: each takes start-up time and memory, and they "
