@@ -74,6 +74,7 @@ class VectorEnvGroup:
         out.reward[:] = reward
         out.terminated[:] = terminated
         out.truncated[:] = truncated
+        out.flagged = True
         ended = out.terminated | out.truncated
         mode = self.settings.autoreset_mode
         if mode is AutoresetMode.NEXT_STEP:
@@ -111,8 +112,8 @@ class VectorEnvGroup:
         infos: InfoWriter,
     ) -> None:
         """Reset the environments at `rows`; as `EnvGroup.reset`, with the same options for all."""
-        for array in (out.reward, out.terminated, out.truncated, out.autoreset):
-            array.fill(0)
+        out.reward.fill(0.0)
+        out.clear_flags()
         if not rows:
             return
         if any(entry != options[0] for entry in options):
