@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 import superdex
-from superdex._cpus import usable_cpus
+from superdex._limits import usable_cpus
 
 __all__ = ["describe_commit", "describe_machine", "describe_versions", "physical_cores"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 
-from superdex._cpus import usable_cpus
+from superdex._limits import usable_cpus
 
 if TYPE_CHECKING:
     from superdex.vector import HybridVectorEnv

@@ -18,7 +18,7 @@ from multiprocessing.context import SpawnProcess
 from time import monotonic
 from typing import Any
 
-from superdex._cpus import usable_cpus
+from superdex._limits import usable_cpus
 
 __all__ = [
     "KILL_SECONDS",

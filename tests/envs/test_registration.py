@@ -135,7 +135,7 @@ def test_make_vec_needs_no_split():
         "superdex_gym/AntNoContact-v0", num_envs=3, in_process=True, num_envs_per_worker=3
     ) as env:
         assert env.single_observation_space.shape == (27,)
-    from superdex._cpus import usable_cpus
+    from superdex._limits import usable_cpus
 
     with gym.make_vec("superdex_gym/CartPole-v0", num_envs=2) as env:
         assert env.unwrapped.num_workers == min(2, usable_cpus())
