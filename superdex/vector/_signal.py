@@ -8,22 +8,30 @@ not keep a core busy.
 
 `multiprocessing.Semaphore` keeps its name until it is collected, and a killed process leaves it to
 the resource tracker, which complains. A `Signal` gives its name up as soon as both sides hold it.
+
+On Linux the name is that of a file in `/dev/shm`, which takes one page of it. Where that folder is
+missing, full or read-only, the error says so.
 """
 
 from __future__ import annotations
 
 import _multiprocessing
+import errno
+import mmap
 import os
 import secrets
 from multiprocessing import resource_tracker
 from time import perf_counter
 from typing import Any
 
+from superdex.errors import StartupError
+
 __all__ = ["Signal"]
 
 SPIN_SECONDS = 200e-6
 """How long a waiter spins. At 50 µs, steps of 50 to 100 µs took 1.7 times as long."""
 
+_FOLDER = "/dev/shm"
 _SEMAPHORE = 1  # the kind number of a counting semaphore, as in multiprocessing.synchronize
 _MAX_VALUE = 2**31 - 1
 
@@ -33,12 +41,34 @@ class Signal:
 
     Pickled, it is the same semaphore in the process that unpickles it. Waiting and waking order
     memory: what was written before `release` is seen after `wait`.
+
+    Raises:
+        StartupError: If its folder is missing, full or not writable; the message says what to do.
+        OSError: If the system refuses it for another reason, such as too many open files.
     """
 
+    _name: str | None = None
+
     def __init__(self) -> None:
-        self._name: str | None = f"/superdex-{os.getpid()}-{secrets.token_hex(6)}"
-        self._use(_multiprocessing.SemLock(_SEMAPHORE, 0, _MAX_VALUE, self._name, False))
-        resource_tracker.register(self._name, "semaphore")
+        name = f"/superdex-{os.getpid()}-{secrets.token_hex(6)}"
+        try:
+            lock = _multiprocessing.SemLock(_SEMAPHORE, 0, _MAX_VALUE, name, False)
+        except OSError as error:
+            if (advice := _advice(error.errno)) is None:
+                raise
+            raise StartupError(
+                f"A worker's semaphores could not be made in {_FOLDER}: {error.strerror}. "
+                f"{advice}. With in_process=True none are needed."
+            ) from error
+        self._owner = os.getpid()
+        self._name = name
+        self._use(lock)
+        resource_tracker.register(name, "semaphore")
+
+    def __del__(self) -> None:
+        # for one whose twin could not be made; a fork of the owner owns no name
+        if self._name is not None and os.getpid() == self._owner:
+            self.unlink()
 
     def _use(self, lock: Any) -> None:
         self._lock = lock
@@ -50,7 +80,6 @@ class Signal:
         return self._lock.handle, self._lock.kind, self._lock.maxvalue, self._name
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self._name = None
         self._use(_multiprocessing.SemLock._rebuild(*state))
 
     def unlink(self) -> None:
@@ -73,3 +102,23 @@ class Signal:
         if deadline is None:
             return bool(acquire())
         return bool(acquire(True, max(0.0, deadline - perf_counter())))
+
+
+def _advice(number: int | None) -> str | None:
+    """Return what to do about the folder of semaphores; None if the error is not about it."""
+    mount = f"Mount it: mkdir -p {_FOLDER} && mount -t tmpfs tmpfs {_FOLDER}"
+    if number == errno.ENOSPC:
+        room = os.statvfs(_FOLDER)
+        return (
+            f"{room.f_bavail * room.f_frsize // 2**10} KiB and {room.f_favail} files are free of "
+            f"{room.f_blocks * room.f_frsize // 2**10} KiB and {room.f_files} files, and each "
+            f"worker needs {2 * mmap.PAGESIZE // 2**10} KiB and 2 files while it starts. Delete "
+            "what others left there, or make it larger: mount -o remount,size=64m "
+            f"{_FOLDER}, or docker run --shm-size=64m"
+        )
+    return {
+        errno.ENOENT: mount,
+        errno.ENOSYS: mount,  # says an old C library
+        errno.EROFS: f"Make it writable: mount -o remount,rw {_FOLDER}",
+        errno.EACCES: f"Let this user write there: chmod 1777 {_FOLDER}",
+    }.get(number or 0)
