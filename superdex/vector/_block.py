@@ -4,18 +4,26 @@ The block never has a name that could be left behind: on Linux it is a `memfd`, 
 temporary file that is unlinked as soon as it is open. Its descriptor travels to the workers over
 their pipes. So nothing needs cleaning up when a process is killed, and the size of `/dev/shm`,
 64 MB in many containers, does not matter.
+
+A file that outgrows what it lies in ends in a bus error at some later touch. So its size is
+compared with the room there is before it is made: in memory, in the container's share of it, and on
+the disk of a temporary file.
 """
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
 import psutil
 
+from superdex._limits import available_memory, container_memory
 from superdex.vector._layout import Layout
 
 __all__ = ["Block"]
@@ -30,12 +38,27 @@ class Block:
             The block owns the descriptor.
 
     Raises:
-        MemoryError: If the machine has less memory available than the block takes.
+        MemoryError: If it needs more memory than is available, or may not be mapped.
+        OSError: If there is no file to be had for it.
     """
 
     def __init__(self, layout: Layout, fd: int | None = None) -> None:
-        self.fd = _reserve(layout.nbytes) if fd is None else fd
-        self.arrays = layout.views(memoryview(mmap.mmap(self.fd, layout.nbytes)))
+        if fd is None:
+            _check_memory(layout.nbytes)
+        self.arrays: dict[str, np.ndarray] = {}
+        self.fd = _nameless_file(layout.nbytes) if fd is None else fd
+        try:
+            if fd is None:
+                os.ftruncate(self.fd, layout.nbytes)
+            mapped = mmap.mmap(self.fd, layout.nbytes)
+        except OSError as error:
+            self.close()
+            raise MemoryError(
+                f"The batch needs a block of {_mebibytes(layout.nbytes)}, which the system refused "
+                f"({error.strerror}). Look for limits of this process (ulimit -v, ulimit -f), or "
+                "use fewer environments or smaller observations."
+            ) from error
+        self.arrays = layout.views(memoryview(mapped))
 
     def close(self) -> None:
         """Give the descriptor back; memory goes when the last array on it does."""
@@ -56,23 +79,38 @@ class Block:
         self.close()
 
 
-def _reserve(nbytes: int) -> int:
-    """Return the descriptor of a new nameless file of that size, its room checked beforehand."""
-    available = psutil.virtual_memory().available
-    if nbytes > available:
-        raise MemoryError(
-            f"The batch needs a block of {nbytes / 2**20:,.0f} MiB and the machine has "
-            f"{available / 2**20:,.0f} MiB available. Use fewer environments or smaller "
-            "observations."
-        )
-    if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("superdex", os.MFD_CLOEXEC)
+def _check_memory(nbytes: int) -> None:
+    """Raise `MemoryError` if there is less memory than that; its message has both numbers."""
+    available = available_memory()
+    if nbytes <= available:
+        return
+    container = container_memory()
+    if container is not None and container < psutil.virtual_memory().available:
+        room = f"the memory limit of its container (cgroup) leaves {_mebibytes(available)}"
+        advice = "Raise the limit, or use fewer environments or smaller observations."
     else:
-        fd, path = tempfile.mkstemp(prefix="superdex-")
-        Path(path).unlink()
-    try:
-        os.ftruncate(fd, nbytes)
-    except BaseException:
-        os.close(fd)
-        raise
+        room = f"the machine has {_mebibytes(available)} available"
+        advice = "Use fewer environments or smaller observations."
+    raise MemoryError(f"The batch needs a block of {_mebibytes(nbytes)} and {room}. {advice}")
+
+
+def _nameless_file(nbytes: int) -> int:
+    """Return the descriptor of a new empty file that has no name, with room for that size."""
+    if hasattr(os, "memfd_create"):
+        with contextlib.suppress(OSError):  # some sandboxes forbid it
+            return os.memfd_create("superdex", os.MFD_CLOEXEC)
+    folder = tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free
+    if nbytes > free:
+        raise MemoryError(
+            f"The batch needs a block of {_mebibytes(nbytes)} and {folder}, where it is kept on "
+            f"this system, has {_mebibytes(free)} free. Point TMPDIR to another folder, or use "
+            "fewer environments or smaller observations."
+        )
+    fd, path = tempfile.mkstemp(prefix="superdex-")
+    Path(path).unlink()
     return fd
+
+
+def _mebibytes(nbytes: int) -> str:
+    return f"{nbytes / 2**20:,.0f} MiB"
