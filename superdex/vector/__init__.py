@@ -8,6 +8,7 @@ from superdex.vector._box_spaces import BoxSpaces
 from superdex.vector._group import EnvGroup
 from superdex.vector._hybrid import HybridVectorEnv
 from superdex.vector._results import BatchedResetResult, BatchedStepResult
+from superdex.vector._split import SuggestedSplit, suggest_split
 from superdex.vector._statistics import Statistics
 
 __all__ = [
@@ -17,4 +18,6 @@ __all__ = [
     "EnvGroup",
     "HybridVectorEnv",
     "Statistics",
+    "SuggestedSplit",
+    "suggest_split",
 ]

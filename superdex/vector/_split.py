@@ -1,6 +1,7 @@
 """Which worker holds which environments.
 
-Pure. The batch is flat outside and (worker, slot) inside; rows of one worker are contiguous.
+The batch is flat outside and (worker, slot) inside; rows of one worker are contiguous. All of it is
+pure but `suggest_split`, which asks how many CPUs there are.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Split", "split_envs"]
+from superdex._limits import usable_cpus
+
+__all__ = ["Split", "SuggestedSplit", "split_envs", "suggest_split"]
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,50 @@ def split_envs(
     return Split(tuple(range(a, b) for a, b in pairwise(accumulate(sizes, initial=0))))
 
 
-def _check_count(name: str, count: object) -> None:
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {count!r}.")
+class SuggestedSplit(NamedTuple):
+    """Workers × environments, for `HybridVectorEnv`; see `suggest_split`.
+
+    Attributes:
+        num_workers: Workers, W.
+        num_envs_per_worker: Environments in the worker that has most of them.
+    """
+
+    num_workers: int
+    num_envs_per_worker: int
+
+
+def suggest_split(num_envs: int, *, reserve: int = 0) -> SuggestedSplit:
+    """Suggest one worker for each CPU that this process may use.
+
+    CPUs are counted by the process's affinity and by the CPU quota of its container, so the
+    suggestion holds in a container or a batch job too. It is a start: `superdex bench` measures.
+
+    Pass `num_workers` alone. It allows an uneven split, in which `num_envs_per_worker` environments
+    are in the first workers and one less in the others.
+
+    Args:
+        num_envs: All environments, N.
+        reserve: CPUs to leave to others, for instance to a learner that runs at the same time.
+            There is one worker at least.
+
+    Raises:
+        ValueError: If `num_envs` is no integer of at least 1, or `reserve` none of at least 0.
+
+    Example:
+        >>> import gymnasium
+        >>> from superdex.vector import HybridVectorEnv, suggest_split
+        >>> env_fns = [lambda: gymnasium.make("Pendulum-v1")] * 17
+        >>> split = suggest_split(len(env_fns), reserve=1)
+        >>> with HybridVectorEnv(env_fns, num_workers=split.num_workers) as envs:
+        ...     envs.num_envs_per_worker == split.num_envs_per_worker
+        True
+    """
+    _check_count("num_envs", num_envs)
+    _check_count("reserve", reserve, at_least=0)
+    num_workers = min(int(num_envs), max(1, usable_cpus() - int(reserve)))
+    return SuggestedSplit(num_workers, -(-int(num_envs) // num_workers))
+
+
+def _check_count(name: str, count: object, at_least: int = 1) -> None:
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < at_least:
+        raise ValueError(f"{name} must be an integer of at least {at_least}, got {count!r}.")
