@@ -109,12 +109,13 @@ def _advice(number: int | None) -> str | None:
     mount = f"Mount it: mkdir -p {_FOLDER} && mount -t tmpfs tmpfs {_FOLDER}"
     if number == errno.ENOSPC:
         room = os.statvfs(_FOLDER)
+        free, size = (blocks * room.f_frsize // 2**10 for blocks in (room.f_bavail, room.f_blocks))
+        # a semaphore is a file of one page, which has a second name while it is made
         return (
-            f"{room.f_bavail * room.f_frsize // 2**10} KiB and {room.f_favail} files are free of "
-            f"{room.f_blocks * room.f_frsize // 2**10} KiB and {room.f_files} files, and each "
-            f"worker needs {2 * mmap.PAGESIZE // 2**10} KiB and 2 files while it starts. Delete "
-            "what others left there, or make it larger: mount -o remount,size=64m "
-            f"{_FOLDER}, or docker run --shm-size=64m"
+            f"Free are {free} of {size} KiB and {room.f_favail} of {room.f_files} files; each "
+            f"worker needs {2 * mmap.PAGESIZE // 2**10} KiB and 3 files while it starts. Delete "
+            f"what others left there, or make it larger: mount -o remount,size=64m {_FOLDER}, or "
+            "docker run --shm-size=64m"
         )
     return {
         errno.ENOENT: mount,

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import superdex.vector._split
+from superdex.vector import SuggestedSplit, suggest_split
 from superdex.vector._split import split_envs
+
+
+@pytest.fixture
+def eight_cpus(monkeypatch):
+    """Let this process use eight CPUs."""
+    monkeypatch.setattr(superdex.vector._split, "usable_cpus", lambda: 8)
 
 
 def test_environments_are_dealt_out_in_order():
@@ -109,3 +117,60 @@ def test_every_split_is_a_partition(num_envs, data):
     for index in range(num_envs):
         worker, slot = split.locate(index)
         assert split.ranges[worker][slot] == index
+
+
+@pytest.mark.parametrize(
+    ("num_envs", "reserve", "expected"),
+    [
+        (64, 0, (8, 8)),
+        (17, 0, (8, 3)),
+        (8, 0, (8, 1)),
+        (3, 0, (3, 1)),
+        (1, 0, (1, 1)),
+        (64, 1, (7, 10)),
+        (3, 1, (3, 1)),
+        (64, 7, (1, 64)),
+        (64, 8, (1, 64)),
+        (64, 100, (1, 64)),
+    ],
+)
+def test_suggestion_is_a_worker_for_each_cpu_that_is_not_reserved(
+    eight_cpus, num_envs, reserve, expected
+):
+    """One worker at least, and none without an environment."""
+    assert suggest_split(num_envs, reserve=reserve) == expected
+
+
+@given(st.integers(1, 500), st.integers(0, 12))
+def test_suggestion_is_a_possible_split(num_envs, reserve):
+    """It can be passed on as it is, and tells the size of the largest worker."""
+    split = suggest_split(num_envs, reserve=reserve)
+    sizes = [len(rows) for rows in split_envs(num_envs, num_workers=split.num_workers).ranges]
+    assert max(sizes) == split.num_envs_per_worker
+
+
+def test_suggestion_takes_numbers_of_numpy_and_gives_plain_ones(eight_cpus):
+    """The result has names."""
+    split = suggest_split(np.int64(64), reserve=np.int32(2))
+    assert split == SuggestedSplit(num_workers=6, num_envs_per_worker=11)
+    assert [type(number) for number in split] == [int, int]
+
+
+def test_suggestion_heeds_the_limits_of_the_process(monkeypatch):
+    """CPUs are counted as everywhere else."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {3}, raising=False)
+    assert suggest_split(10) == (1, 10)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.0, True, "2", None])
+def test_odd_numbers_of_environments_have_no_suggestion(count):
+    """num_envs is an integer of at least 1."""
+    with pytest.raises(ValueError, match="num_envs must be an integer of at least 1, got"):
+        suggest_split(count)
+
+
+@pytest.mark.parametrize("reserve", [-1, 1.0, True, "2", None])
+def test_odd_reserves_are_refused(reserve):
+    """Reserve is an integer of at least 0."""
+    with pytest.raises(ValueError, match="reserve must be an integer of at least 0, got"):
+        suggest_split(4, reserve=reserve)
