@@ -46,7 +46,7 @@ def usable_cpus(root: Path = _ROOT) -> int:
 
 def available_memory(root: Path = _ROOT) -> int:
     """Return how many bytes can be used without swapping, by the machine and by the cgroups."""
-    machine = psutil.virtual_memory().available
+    machine: int = psutil.virtual_memory().available
     container = container_memory(root)
     return machine if container is None else min(machine, container)
 

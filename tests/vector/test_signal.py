@@ -153,7 +153,7 @@ def failing(number: int) -> Callable[..., object]:
         (errno.ENOSYS, r"/dev/shm: .*\. Mount it: mkdir -p /dev/shm && mount -t tmpfs tmpfs"),
         (errno.EROFS, r"/dev/shm: Read-only file system\. Make it writable: mount -o remount,rw"),
         (errno.EACCES, r"/dev/shm: Permission denied\. Let this user write there: chmod 1777"),
-        (errno.ENOSPC, r"No space .* Free are \d+ of \d+ KiB and .* needs 8 KiB .*--shm-size="),
+        (errno.ENOSPC, r"No space .* Free are \d+ of \d+ KiB and .* needs \d+ KiB .*--shm-size="),
     ],
     ids=errno.errorcode.get,
 )
@@ -203,7 +203,7 @@ def run_where(command: list[str], mounts: str, program: str) -> subprocess.Compl
     ("mounts", "message"),
     [
         ("mount -t tmpfs -o ro tmpfs /dev/shm", "Read-only file system. Make it writable"),
-        ("mount -t tmpfs -o size=4k tmpfs /dev/shm", "Free are 0 of 4 KiB and "),
+        ("mount -t tmpfs -o size=4k tmpfs /dev/shm", "Free are 0 of "),
         ("mount -t tmpfs -o nr_inodes=2 tmpfs /dev/shm", " of 2 files; each worker needs "),
         ("mount --rbind {folder} /dev", "No such file or directory. Mount it"),
     ],
