@@ -11,6 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from superdex._limits import available_memory, container_memory, usable_cpus
+from superdex.bench._machine import physical_cores
+from superdex.vector import suggest_split
+from superdex.vector._process import warn_of_crowd
 
 MIB = 2**20
 V1_UNLIMITED = 2**63 - 4096
@@ -106,6 +109,16 @@ def test_quota_of_version_2_is_rounded_up(machine, text, cpus):
     machine.version_2("/job")
     machine.write("sys/fs/cgroup/job/cpu.max", text)
     assert usable_cpus(machine.root) == cpus
+
+
+def test_quota_counts_wherever_cpus_are_counted(monkeypatch):
+    """In the suggested split, in the warning of a crowd, and in what a sweep calls spare cores."""
+    monkeypatch.setattr("superdex._limits._cpu_quota", lambda folder: 1)
+    monkeypatch.setattr("superdex._limits._cgroup_folders", lambda root, controller: [root])
+    assert suggest_split(10) == (1, 10)
+    assert physical_cores() == 1
+    with pytest.warns(RuntimeWarning, match=r"17 workers on 1 CPUs"):
+        warn_of_crowd(17)
 
 
 @pytest.mark.parametrize(
