@@ -50,3 +50,10 @@ def bench(session: nox.Session) -> None:
     session.run(
         "pytest", "benchmarks", "--timeout=0", "-o", "faulthandler_timeout=0", *session.posargs
     )
+
+
+@nox.session
+def soak(session: nox.Session) -> None:
+    """Step a vector a million times, make and close 200 more, and see whether anything grows."""
+    session.install(".[test]")
+    session.run("python", "benchmarks/soak.py", *session.posargs)
