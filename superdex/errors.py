@@ -73,15 +73,21 @@ class CallTimeout(SuperdexError, TimeoutError):
         call: The name of the call, such as "step".
         timeout: The limit in seconds.
         workers: The workers that had not replied.
+        places: What each of the first of them was busy with, in words; none for short limits.
     """
 
-    def __init__(self, call: str, timeout: float, workers: Sequence[int]) -> None:
+    def __init__(
+        self, call: str, timeout: float, workers: Sequence[int], places: Sequence[str] = ()
+    ) -> None:
         self.call = call
         self.timeout = timeout
         self.workers = tuple(workers)
+        self.places = tuple(places)
+        where = f" ({'; '.join(places)})" if places else ""
         super().__init__(
             f"{call} did not finish within {timeout:g} s: no reply yet from "
-            f"{_numbered('worker', self.workers)}. Nothing is lost; wait again for the same reply."
+            f"{_numbered('worker', self.workers)}{where}. Nothing is lost; wait again for the same "
+            "reply."
         )
 
 

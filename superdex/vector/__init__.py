@@ -9,13 +9,14 @@ from superdex.vector._group import EnvGroup
 from superdex.vector._hybrid import HybridVectorEnv
 from superdex.vector._results import BatchedResetResult, BatchedStepResult
 from superdex.vector._split import SuggestedSplit, suggest_split
-from superdex.vector._statistics import Statistics
+from superdex.vector._statistics import EnvTiming, Statistics
 
 __all__ = [
     "BatchedResetResult",
     "BatchedStepResult",
     "BoxSpaces",
     "EnvGroup",
+    "EnvTiming",
     "HybridVectorEnv",
     "Statistics",
     "SuggestedSplit",

@@ -73,6 +73,11 @@ def check_settings(
     if inner_env_cls is None:
         if inner_env_kwargs:
             raise ValueError("inner_env_kwargs needs inner_env_cls.")
+    elif settings.faults.truncates_episodes:
+        raise ValueError(
+            "on_env_error='truncate' needs the inner layer of superdex; an inner_env_cls steps its "
+            "environments itself."
+        )
     elif settings.episode_seeds or options is not None:
         raise ValueError(
             "episode_seeds and autoreset_options need the inner layer of superdex; an "
@@ -110,11 +115,11 @@ def check_actions(actions: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) ->
         )
 
 
-def check_timeout(timeout: object) -> None:
+def check_timeout(timeout: object, name: str = "timeout") -> None:
     """Raise `ValueError` unless it is None or a number that is not NaN."""
     number = isinstance(timeout, int | float | np.integer | np.floating)
     if timeout is not None and (not number or isinstance(timeout, bool) or timeout != timeout):
-        raise ValueError(f"timeout must be a number of seconds or None, got {timeout!r}.")
+        raise ValueError(f"{name} must be a number of seconds or None, got {timeout!r}.")
 
 
 def check_reset_mask(mask: Any, num_envs: int, *, supported: bool) -> None:

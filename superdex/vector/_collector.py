@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from superdex.vector._columns import InfoReader, InfoSchema
+from superdex.vector._columns import Column, InfoReader, InfoSchema
 from superdex.vector._info import InfoEntry, mask_in_the_way, merge_infos
+from superdex.vector._notices import Notice
 from superdex.vector._protocol import Reply
 from superdex.vector._results import BatchedResetResult, BatchedStepResult
+from superdex.vector._warnings import warn_caller
 
 __all__ = ["Collector"]
 
@@ -43,6 +44,8 @@ class Collector:
         self.autoreset = arrays["autoreset"]
         self._final_observation = arrays.get("final_observation")
         self._schema = InfoSchema()
+        self.columns: list[Column | None] = []
+        """The info columns that workers were told of."""
         self._schema_changed = False
         self._reader = InfoReader(arrays["info_data"], arrays["info_mask"], ranges)
         self._noticed: set[str] = set()
@@ -60,7 +63,8 @@ class Collector:
             return None
         self._schema_changed = False
         self._reader.follow(self._schema)
-        return self._schema.columns
+        self.columns = list(self._schema.columns)
+        return self.columns
 
     def step_result(
         self, buffer: int, touched: list[int], replies: Sequence[tuple[int, Reply]]
@@ -149,12 +153,14 @@ class Collector:
     def _notice_mask(self, message: str) -> None:
         self.warn([("mask", message)])
 
-    def warn(self, notices: Sequence[tuple[str, str]]) -> None:
-        """Warn of each kind of notice that was not seen yet."""
+    def warn(self, notices: Sequence[Notice]) -> None:
+        """Warn of each notice, of those with a kind only once."""
         for kind, message in notices:
-            if kind not in self._noticed:
+            if kind is None:
+                warn_caller(message, RuntimeWarning)
+            elif kind not in self._noticed:
                 self._noticed.add(kind)
-                warnings.warn(message, UserWarning, stacklevel=6)
+                warn_caller(message, UserWarning)
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

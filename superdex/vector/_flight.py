@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from superdex.errors import CallTimeout
 from superdex.vector._lifecycle import Lifecycle
 from superdex.vector._local import LocalPool
-from superdex.vector._pool import WorkerPool, failures_of, raise_all
+from superdex.vector._pool import WorkerPool, failures_of
 from superdex.vector._protocol import Reply
+from superdex.vector._startup import raise_all
 
 __all__ = ["Flight"]
 
@@ -33,10 +34,20 @@ class Flight:
         self.buffer = 0
         self._pool = pool
 
-    def check_alive(self, call: str) -> None:
-        """Raise `WorkerDied`, and be broken, if a worker died since the last call."""
+    def check_alive(self, call: str, *, restart: bool = False) -> None:
+        """Look whether a worker died since the last call.
+
+        Args:
+            call: The name of the call, for errors.
+            restart: Restart it now, if that is wanted, and not while waiting for the call.
+
+        Raises:
+            WorkerDied: If it is not to be restarted; everything is broken then.
+        """
         try:
             self._pool.raise_if_dead(call)
+            if restart:
+                self._pool.restart_dead(call)
         except Exception as failure:
             self.lifecycle.break_down(failure)
             raise
@@ -85,8 +96,11 @@ class Flight:
         """
         all_replies = call == "call"
         try:
-            self._pool.wait(name or call, timeout, all_replies=all_replies)
-            replies = self._pool.replies() if self._pool.status else []
+            while True:
+                self._pool.wait(name or call, timeout, all_replies=all_replies)
+                replies = self._pool.replies() if self._pool.status else []
+                if replies is not None:  # else a worker died over its reply, and was restarted
+                    break
         except CallTimeout:
             raise
         except KeyboardInterrupt:
@@ -104,10 +118,17 @@ class Flight:
             raise
         return replies
 
-    def drain(self) -> None:
-        """Wait for a call that was interrupted, if there is one, and drop its result."""
-        if self.lifecycle.interrupted:
-            self.finish(self.lifecycle.state.value)
+    def drain(self) -> str | None:
+        """Wait for a call that was interrupted, if there is one, and drop its result.
+
+        Returns:
+            Its name, as in `start`.
+        """
+        if not self.lifecycle.interrupted:
+            return None
+        call = self.lifecycle.state.value
+        self.finish(call)
+        return call
 
     def interrupt(self) -> None:
         """Ctrl-C came before the call in flight was finished, if one is: `reset` may drain it."""

@@ -1,20 +1,27 @@
 """K environments of one process, stepped one at a time.
 
-This is the inner, synchronous layer, and the only place where autoreset, seeding of episodes and
-reasons for episode ends exist. A worker runs it on its rows of the shared block; with
-`in_process=True` the caller's process runs the very same code, for a debugger.
+This is the inner, synchronous layer, and the only place where autoreset and the seeding of episodes
+exist. A worker runs it on its rows of the shared block; with `in_process=True` the caller's process
+runs the very same code, for a debugger.
 
 Environments take turns: each one's step is done, and all it returned is taken, before the next
 begins. So they may share a physics scene, where each restores its own state first, and even return
 views of memory that the next one overwrites.
+
+An environment may be *new* in the place of another: its worker was restarted, or it raised and was
+built anew. If that cut an episode short, the row is *lost*, and the next step says so instead of
+stepping it: its last observation, reward 0, truncated. From there everything goes on as after any
+other end.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Sequence, Set
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from itertools import chain
+from time import monotonic, perf_counter
 from typing import Any, TypeAlias
 
 import gymnasium as gym
@@ -23,19 +30,22 @@ from gymnasium.vector import AutoresetMode
 
 from superdex.vector import _remote
 from superdex.vector._columns import InfoWriter, snapshot
-from superdex.vector._remote import EnvFailure, env_failure
-from superdex.vector._seeding import derived_seed
+from superdex.vector._episodes import Episode, Revival
+from superdex.vector._faults import FaultPolicy, RestartBudget
+from superdex.vector._notices import Notices
+from superdex.vector._remote import EnvFailure, env_failure, summary_of
+from superdex.vector._returns import (
+    ObservationCast,
+    as_reward,
+    checked_info,
+    end_reasons,
+    explained,
+)
+from superdex.vector._seeding import derived_seed, drawn_seed
 from superdex.vector._spaces import SpaceReport, report_spaces
+from superdex.vector._timing import EnvClock
 
-__all__ = [
-    "AutoresetOptions",
-    "EnvGroup",
-    "GroupArrays",
-    "GroupSettings",
-    "Notices",
-    "check_new",
-    "end_reasons",
-]
+__all__ = ["AutoresetOptions", "EnvGroup", "GroupArrays", "GroupSettings", "check_new"]
 
 AutoresetOptions: TypeAlias = Callable[[int, int], dict[str, Any] | None] | str | None
 
@@ -49,6 +59,9 @@ _WHERE_TO_REGISTER = (
 _SMALL_BYTES = 1024
 """The largest observation that is taken as bytes."""
 
+_MARKS = ("worker_restarted", "env_error")
+"""The infos that tell of a fault."""
+
 
 @dataclass(frozen=True)
 class GroupSettings:
@@ -58,11 +71,13 @@ class GroupSettings:
         autoreset_mode: What happens after an episode's end.
         episode_seeds: Whether every episode's seed is derived from the environment's.
         autoreset_options: Options of autoresets: None, "last", or a function of (index, episode).
+        faults: What happens when an environment raises.
     """
 
     autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP
     episode_seeds: bool = False
     autoreset_options: AutoresetOptions = None
+    faults: FaultPolicy = field(default_factory=FaultPolicy)
 
 
 @dataclass
@@ -71,6 +86,7 @@ class GroupArrays:
 
     Attributes:
         final_observation: With SAME_STEP only.
+        last_observation: Those of the last call, in the other buffer.
         flagged: Whether `terminated`, `truncated` or `autoreset` may hold a True; where not, a step
             leaves their cache lines, which a neighbouring worker may be writing, alone.
     """
@@ -81,6 +97,7 @@ class GroupArrays:
     truncated: np.ndarray
     autoreset: np.ndarray
     final_observation: np.ndarray | None = None
+    last_observation: np.ndarray | None = field(default=None, init=False)
     flagged: bool = field(default=True, init=False)
 
     def clear_flags(self) -> None:
@@ -92,43 +109,13 @@ class GroupArrays:
             self.flagged = False
 
 
-@dataclass
-class _Episode:
-    """Where one environment stands in its sequence of episodes."""
-
-    seed: int | None = None
-    number: int = -1
-    options: dict[str, Any] | None = None
-
-
-@dataclass
-class Notices:
-    """Messages for the user, each kind once; the parent turns them into warnings."""
-
-    pending: list[tuple[str, str]] = field(default_factory=list)
-    _seen: set[str] = field(default_factory=set)
-
-    def seen(self, kind: str) -> bool:
-        return kind in self._seen
-
-    def once(self, kind: str, message: str) -> None:
-        if kind not in self._seen:
-            self._seen.add(kind)
-            self.pending.append((kind, message))
-
-    def take(self) -> list[tuple[str, str]]:
-        """Return what is pending, as (kind, message), and forget it."""
-        taken, self.pending = self.pending, []
-        return taken
-
-
 class EnvGroup:
     """K environments of one process, stepped one at a time.
 
     Args:
         env_fns: One function per environment; all are called at once.
         indices: The environments' indices in the whole batch.
-        settings: Autoreset mode, seeds and options.
+        settings: Autoreset mode, seeds, options, and what happens when an environment raises.
 
     Raises:
         EnvFailure: If a function raises; its `__cause__` is the function's own exception.
@@ -147,31 +134,38 @@ class EnvGroup:
         self.settings = settings or GroupSettings()
         self.notices = Notices()
         self.env_steps = 0
+        self.env_errors = 0
         self.envs: list[gym.Env[Any, Any]] = []
+        self._env_fns = env_fns
         try:
             for index, env_fn in zip(indices, env_fns, strict=True):
-                self._construct(index, env_fn)
+                self.envs.append(self._build(index, env_fn))
             self.spaces: SpaceReport = report_spaces(self.envs, indices.start)
         except BaseException:
             for env in self.envs:
-                try:
+                with suppress(Exception):  # the first failure is the one to report
                     env.close()
-                except Exception:  # the first failure is the one to report
-                    continue
             raise
         self._steps = [env.step for env in self.envs]
-        self._turns = [getattr(env.unwrapped, "own_state", nullcontext) for env in self.envs]
-        self._episodes = [_Episode() for _ in self.envs]
+        self._turns = [_turn_of(env) for env in self.envs]
+        self.clock = EnvClock(self._steps)
+        self._episodes = [Episode() for _ in self.envs]
         self._pending: set[int] = set()
-        box = self.spaces.observation.space
-        # the canonical object of the dtype, so that the hot path can compare by identity
-        self._dtype = np.dtype(box.dtype.type)
-        self._shape = box.shape
+        self._lost: dict[int, str] = {}
+        """Rows whose episode was cut short and who have not said so yet, with the reason."""
+        self._marks: dict[int, dict[str, Any]] = {}
+        """What the next infos of a row say of a fault."""
+        self._new: set[int] = set()
+        """Rows whose environment is new in the place of another and was not reset yet."""
+        self._attributes: list[dict[str, Any]] = [{} for _ in self.envs]
+        self._budget = RestartBudget(self.settings.faults)
+        self._cast = ObservationCast(self.spaces.observation.space, indices, self.notices)
         # Bytes joined and copied at once are 2 to 4 times quicker than rows assigned one by one,
         # until the second copy of a large observation costs more than the call that it saves.
-        self._small = self._dtype.itemsize * math.prod(self._shape) <= _SMALL_BYTES
+        nbytes = self._cast.dtype.itemsize * math.prod(self._cast.shape)
+        self._small = nbytes <= _SMALL_BYTES
 
-    def _construct(self, index: int, env_fn: Callable[[], gym.Env[Any, Any]]) -> None:
+    def _build(self, index: int, env_fn: Callable[[], gym.Env[Any, Any]]) -> gym.Env[Any, Any]:
         try:
             env = env_fn()
         except BaseException as error:
@@ -184,7 +178,7 @@ class EnvGroup:
                 "gymnasium.Env: pass a function that builds an environment."
             )
         check_new(env, self.envs, index)
-        self.envs.append(env)
+        return env
 
     # ── stepping ────────────────────────────────────────────────────────────────────────────────
 
@@ -197,121 +191,141 @@ class EnvGroup:
             infos: Takes each environment's info.
 
         Raises:
-            EnvFailure: At the first environment that raises.
+            EnvFailure: At the first environment that raises, if that is not to be contained.
         """
         out.clear_flags()
-        shape, dtype, small = self._shape, self._dtype, self._small
-        pending, ended = self._pending, []
+        steps = self.clock.steps if self.clock.due else self._steps
+        idle = self._pending  # rows that are not stepped: they are reset, or say that they are lost
+        if self._lost:
+            idle = idle | self._lost.keys()
+        ended: list[int] = []
         rewards: list[float] = []
         pieces: list[bytes] = []
-        row = -1
-        try:
-            for row, (step, action) in enumerate(zip(self._steps, actions, strict=True)):
-                if pending and row in pending:
-                    observation, info = self._autoreset(row)
-                    out.autoreset[row] = True
-                    rewards.append(0.0)
-                else:
-                    observation, reward, terminated, truncated, info = step(action)
-                    rewards.append(reward if reward.__class__ is float else _as_reward(reward))
-                    if terminated or truncated:
-                        ended.append(row)
-                        out.terminated[row] = bool(terminated)
-                        out.truncated[row] = bool(truncated)
-                        observation, info = self._end(row, observation, info, out)
-                if not (
-                    observation.__class__ is np.ndarray
-                    and observation.shape == shape
-                    and observation.dtype is dtype
-                ):
-                    observation = self._converted(row, observation)
-                if small:
-                    pieces.append(observation.tobytes())
-                else:
-                    out.observation[row] = observation
-                if info.__class__ is not dict:
-                    info = _checked_info(info)
-                if info:
-                    infos.add(row, info)
-        except EnvFailure:
-            raise
-        except BaseException as error:
-            error = _explained(error, "step", "(observation, reward, terminated, truncated, info)")
-            raise env_failure(self.indices[row], "step", error) from error
-        if small:
-            joined = np.frombuffer(b"".join(pieces), dtype)
+        turns: Any = enumerate(zip(steps, actions, strict=True))
+        while True:
+            try:
+                self._step_rows(turns, idle, out, infos, ended, rewards, pieces)
+                break
+            except EnvFailure:
+                raise
+            except BaseException as error:
+                row = len(rewards)
+                self._replace(row, "step", error)
+                self._lose(row, "environment error")
+                # the same row again, which is lost now
+                idle = idle | {row}
+                ended = [other for other in ended if other != row]
+                turns = chain([(row, (None, None))], turns)
+        if self._small:
+            joined = np.frombuffer(b"".join(pieces), self._cast.dtype)
             out.observation[:] = joined.reshape(out.observation.shape)
         out.reward[:] = rewards
-        self.env_steps += len(self.envs) - len(pending)
-        if ended or pending:
+        self.env_steps += len(self.envs) - len(idle)
+        if ended or idle:
             out.flagged = True
             self._pending = set(ended) if self._autoresets_next_step else set()
+
+    def _step_rows(
+        self,
+        turns: Iterable[tuple[int, tuple[Any, Any]]],
+        idle: Set[int],
+        out: GroupArrays,
+        infos: InfoWriter,
+        ended: list[int],
+        rewards: list[float],
+        pieces: list[bytes],
+    ) -> None:
+        """Give rows their turn; `rewards` gets longer with each that is done."""
+        shape, dtype, small = self._cast.shape, self._cast.dtype, self._small
+        reward: Any
+        for row, (step, action) in turns:
+            if idle and row in idle:
+                reward = 0.0
+                observation, info = self._step_idle(row, ended, out)
+            else:
+                observation, reward, terminated, truncated, info = step(action)
+                if reward.__class__ is not float:
+                    reward = as_reward(reward)
+                if terminated or truncated:
+                    ended.append(row)
+                    out.terminated[row] = bool(terminated)
+                    out.truncated[row] = bool(truncated)
+                    observation, info = self._end(row, observation, info, out)
+            if not (
+                observation.__class__ is np.ndarray
+                and observation.shape == shape
+                and observation.dtype is dtype
+            ):
+                observation = self._cast(row, observation)
+            if info.__class__ is not dict:
+                info = checked_info(info)
+            if info:
+                infos.add(row, info)
+            if small:
+                pieces.append(observation.tobytes())
+            else:
+                out.observation[row] = observation
+            rewards.append(reward)
 
     @property
     def _autoresets_next_step(self) -> bool:
         return self.settings.autoreset_mode is AutoresetMode.NEXT_STEP
 
+    def _step_idle(self, row: int, ended: list[int], out: GroupArrays) -> tuple[Any, Any]:
+        """Return what a row shows that is not stepped: its reset, or that its episode is lost."""
+        if row not in self._lost:
+            out.autoreset[row] = True
+            return self._autoreset(row)
+        assert out.last_observation is not None, "nothing is lost before the first reset"
+        reason = self._lost.pop(row)
+        ended.append(row)
+        out.terminated[row], out.truncated[row] = False, True
+        last = out.last_observation[row]
+        return self._end(row, last, {"truncated_reason": reason, **self._marks.pop(row, {})}, out)
+
     def _end(
         self, row: int, observation: Any, info: Any, out: GroupArrays
     ) -> tuple[Any, dict[Any, Any]]:
         """An episode of `row` ended: give reasons, and start the next one if the mode says so."""
-        info = _checked_info(info)
+        info = checked_info(info)
         reasons = end_reasons(info, out.terminated[row], out.truncated[row])
         if out.final_observation is None:
             return observation, {**info, **reasons}
-        out.final_observation[row] = self._converted(row, observation)
+        out.final_observation[row] = self._cast(row, observation)
         final_info = {key: snapshot(value) for key, value in info.items()}
+        marks = {key: final_info[key] for key in _MARKS if key in final_info}
         observation, info = self._autoreset(row)
         out.autoreset[row] = True
-        return observation, {**_checked_info(info), **reasons, "final_info": final_info}
+        return observation, {**info, **marks, **reasons, "final_info": final_info}
 
-    def _autoreset(self, row: int) -> tuple[Any, Any]:
+    def _autoreset(self, row: int) -> tuple[Any, dict[Any, Any]]:
         """Start the next episode of `row` by the environment's own reset."""
         episode = self._episodes[row]
+        episode.number += 1
         arguments: dict[str, Any] = {}
-        try:
-            episode.number += 1
-            if self.settings.episode_seeds and episode.seed is not None:
-                arguments["seed"] = derived_seed(episode.seed, episode.number)
-            options = self.settings.autoreset_options
-            if options == "last":
-                arguments["options"] = snapshot(episode.options)
-            elif callable(options):
+        seed = self._derived_seed(row)
+        if seed is not None:
+            arguments["seed"] = seed
+        options = self.settings.autoreset_options
+        if options == "last":
+            arguments["options"] = episode.options
+        elif callable(options):
+            try:
                 arguments["options"] = options(self.indices[row], episode.number)
-            observation, info = self.envs[row].reset(**arguments)
-            return observation, info
-        except BaseException as error:
-            error = _explained(error, "reset", "(observation, info)")
-            raise env_failure(self.indices[row], "reset", error) from error
+            except BaseException as error:
+                raise env_failure(self.indices[row], "reset", error) from error
+        return self._reset(row, arguments)
 
-    def _converted(self, row: int, observation: Any) -> np.ndarray:
-        """Return an observation in its space's dtype, or say what is wrong with it."""
-        array = np.asarray(observation)
-        if array.shape != self._shape:
-            raise ValueError(
-                f"The observation has shape {array.shape}, its space has {self._shape}."
-            )
-        if array.dtype.kind not in "biuf":
-            raise TypeError(
-                f"The observation has dtype {array.dtype}, its space has {self._dtype}."
-            )
-        with np.errstate(invalid="ignore", over="ignore"):
-            converted = array.astype(self._dtype, copy=False)
-        if not np.can_cast(array.dtype, self._dtype, "safe"):
-            self._check_lossless(row, array, converted)
-        return converted
+    def _derived_seed(self, row: int) -> int | None:
+        """Return the seed of a later episode, where it gets one.
 
-    def _check_lossless(self, row: int, array: np.ndarray, converted: np.ndarray) -> None:
-        if self.notices.seen("lossy observation"):
-            return
-        with np.errstate(invalid="ignore"):
-            lossless = np.array_equal(converted.astype(array.dtype), array, equal_nan=True)
-        if not lossless:
-            self.notices.once(
-                "lossy observation",
-                f"Environment {self.indices[row]} returns observations of dtype {array.dtype}; "
-                f"they are cast to its space's dtype, {self._dtype}, which loses digits.",
-            )
+        A new environment has lost its generator's state. It gets one too, so that a run with
+        faults can be repeated.
+        """
+        episode = self._episodes[row]
+        if episode.seed is None or not (self.settings.episode_seeds or row in self._new):
+            return None
+        return derived_seed(episode.seed, episode.number)
 
     # ── resetting ───────────────────────────────────────────────────────────────────────────────
 
@@ -328,39 +342,119 @@ class EnvGroup:
         Other rows of `out` are left as they are, except that the rewards and flags of all are zero.
 
         Raises:
-            EnvFailure: At the first environment that raises.
+            EnvFailure: At the first environment that raises, if that is not to be contained.
         """
         out.reward.fill(0.0)
         out.clear_flags()
-        row = -1
-        try:
-            for row, seed, chosen in zip(rows, seeds, options, strict=True):
-                self._pending.discard(row)
-                seed = self._begin(self._episodes[row], seed, chosen)
-                observation, info = self.envs[row].reset(seed=seed, options=snapshot(chosen))
-                out.observation[row] = self._converted(row, observation)
-                if info := _checked_info(info):
-                    infos.add(row, info)
-        except BaseException as error:
-            error = _explained(error, "reset", "(observation, info)")
-            raise env_failure(self.indices[row], "reset", error) from error
+        for row, seed, chosen in zip(rows, seeds, options, strict=True):
+            self._pending.discard(row)
+            self._lost.pop(row, None)
+            seed = self._begin(row, seed, chosen)
+            observation, info = self._reset(row, {"seed": seed, "options": chosen})
+            out.observation[row] = observation
+            if info:
+                infos.add(row, info)
 
-    def _begin(
-        self, episode: _Episode, seed: int | None, options: dict[str, Any] | None
-    ) -> int | None:
+    def _begin(self, row: int, seed: int | None, options: dict[str, Any] | None) -> int | None:
         """Note a reset by the caller; return the seed that the environment gets."""
+        episode = self._episodes[row]
         episode.options = snapshot(options)  # the environment may change what it is given
+        if seed is None and episode.seed is None and self.settings.episode_seeds:
+            seed = drawn_seed()
         if seed is not None:
             episode.seed, episode.number = seed, 0
             return seed
         episode.number += 1
-        if not self.settings.episode_seeds:
-            return None
-        if episode.seed is None:
-            episode.seed = int(np.random.SeedSequence().generate_state(1)[0])
-            episode.number = 0
-            return episode.seed
-        return derived_seed(episode.seed, episode.number)
+        return self._derived_seed(row)
+
+    def _reset(self, row: int, arguments: dict[str, Any]) -> tuple[np.ndarray, dict[Any, Any]]:
+        """Reset one environment; one that raises may be built anew and tried once more."""
+        try:
+            observation, info = self._reset_once(row, arguments)
+        except BaseException as error:
+            self._replace(row, "reset", error)
+            try:
+                observation, info = self._reset_once(row, arguments)
+            except BaseException as again:
+                raise self._failure(row, "reset", again) from again
+        return observation, {**info, **self._marks.pop(row)} if row in self._marks else info
+
+    def _reset_once(self, row: int, arguments: dict[str, Any]) -> tuple[np.ndarray, dict[Any, Any]]:
+        # of its own for each, since environments may change what they are given
+        own = {key: snapshot(value) for key, value in arguments.items()}
+        started = perf_counter()
+        observation, info = self.envs[row].reset(**own)
+        self.clock.note_reset(row, perf_counter() - started)
+        observation, info = self._cast(row, observation), checked_info(info)
+        self._new.discard(row)
+        return observation, info
+
+    # ── faults ──────────────────────────────────────────────────────────────────────────────────
+
+    def _failure(self, row: int, call: str, error: BaseException) -> EnvFailure:
+        """Return what to raise for an exception of an environment; `__cause__` says which."""
+        expected = {
+            "step": "(observation, reward, terminated, truncated, info)",
+            "reset": "(observation, info)",
+        }
+        failure = env_failure(self.indices[row], call, error)
+        failure.__cause__ = explained(error, call, expected[call])
+        return failure
+
+    def _replace(self, row: int, call: str, error: BaseException) -> None:
+        """Build an environment that raised anew, or raise what it raised.
+
+        Raises:
+            EnvFailure: If errors are not to be contained, or too many were; or if building fails.
+        """
+        faults, index = self.settings.faults, self.indices[row]
+        failure = self._failure(row, call, error)
+        if not faults.truncates_episodes:
+            raise failure from failure.__cause__
+        if not self._budget.spend(row, monotonic()):
+            error.add_note(
+                f"Environment {index} was built anew as often as allowed ({faults.limit})."
+            )
+            raise failure from failure.__cause__
+        summary = summary_of(failure.__cause__ or error)
+        then = "its episode is truncated" if call == "step" else "reset again"
+        self.notices.each(
+            f"Environment {index} raised in {call}: {summary}. It is built anew, and {then}.\n\n"
+            f"{_remote.traceback_of(failure.__cause__ or error)}"
+        )
+        self.env_errors += 1
+        with suppress(Exception):  # it is broken already
+            self.envs[row].close()
+        env = self._build(index, self._env_fns[row])
+        try:
+            self.spaces.check_same(report_spaces([env], index))
+            for name, value in self._attributes[row].items():
+                env.set_wrapper_attr(name, snapshot(value))
+        except BaseException as again:
+            raise env_failure(index, "construct", again) from again
+        self.envs[row] = env
+        self._steps[row] = env.step
+        self._turns[row] = _turn_of(env)
+        self._new.add(row)
+        self._marks[row] = {"env_error": summary}
+
+    def _lose(self, row: int, reason: str) -> None:
+        """The episode of `row` was cut short; the next step is to say so."""
+        self._pending.discard(row)
+        self._lost[row] = reason
+
+    def revive(self, revival: Revival) -> None:
+        """Go on in the place of a group that is gone."""
+        for row, attributes in enumerate(revival.attributes):
+            for name, value in attributes.items():
+                self.set_attr([row], name, [value])
+        self._episodes = revival.episodes
+        self._new = {*revival.lost, *revival.ended}
+        self._marks = {row: {"worker_restarted": True} for row in range(len(self.envs))}
+        for row in revival.lost:
+            self._lose(row, "worker restarted")
+        if self._autoresets_next_step:
+            self._pending = set(revival.ended)
 
     # ── everything else ─────────────────────────────────────────────────────────────────────────
 
@@ -377,6 +471,8 @@ class EnvGroup:
         results = []
         for row in rows:
             try:
+                if row in self._new:  # it was reset before, as far as the caller knows
+                    self._reset_once(row, {"seed": self._derived_seed(row)})
                 with self._turns[row]():
                     value = self.envs[row].get_wrapper_attr(name)
                     if callable(value):
@@ -396,6 +492,7 @@ class EnvGroup:
                     self.envs[row].set_wrapper_attr(name, snapshot(value))
             except BaseException as error:
                 raise env_failure(self.indices[row], f"set_attr({name!r})", error) from error
+            self._attributes[row][name] = value
 
     def close(self) -> list[EnvFailure]:
         """Close each environment once; return the failures instead of raising at the first."""
@@ -411,6 +508,12 @@ class EnvGroup:
         return failures
 
 
+def _turn_of(env: gym.Env[Any, Any]) -> Callable[[], Any]:
+    """Return the context in which the environment's own state is in its scene."""
+    turn: Callable[[], Any] = getattr(env.unwrapped, "own_state", nullcontext)
+    return turn
+
+
 def check_new(env: gym.Env[Any, Any], others: Sequence[gym.Env[Any, Any]], index: int) -> None:
     """Raise `TypeError` if an environment is one of the others."""
     if any(env is other for other in others):
@@ -418,48 +521,3 @@ def check_new(env: gym.Env[Any, Any], others: Sequence[gym.Env[Any, Any]], index
             f"The function for environment {index} returned an object that another function "
             "returned already: pass a function that builds an environment of its own."
         )
-
-
-def end_reasons(info: dict[Any, Any], terminated: Any, truncated: Any) -> dict[str, str]:
-    """Return why an episode ended: the environment's own words, else plain ones."""
-    reasons = {}
-    for flag, key, plain in (
-        (terminated, "terminated_reason", "terminated"),
-        (truncated, "truncated_reason", "time limit"),
-    ):
-        if flag:
-            reason = info.get(key)
-            reasons[key] = reason if isinstance(reason, str) and reason else plain
-    return reasons
-
-
-def _explained(error: BaseException, call: str, expected: str) -> BaseException:
-    """Return the error in plain words where unpacking what a call returned is what failed."""
-    ours = error.__traceback__ is not None and error.__traceback__.tb_next is None
-    if ours and isinstance(error, TypeError | ValueError) and "unpack" in str(error):
-        return TypeError(f"{call} must return {expected}: {error}")
-    return error
-
-
-def _as_reward(reward: Any) -> float:
-    """Return a scalar-like reward as a float.
-
-    Raises:
-        TypeError: If it is none of a number, a 0-d array or an array of shape (1,).
-    """
-    if (
-        isinstance(reward, np.ndarray)
-        and reward.shape in ((), (1,))
-        and reward.dtype.kind in "biuf"
-    ):
-        return float(reward.item())
-    if isinstance(reward, bool | int | float | np.bool_ | np.integer | np.floating):
-        return float(reward)
-    raise TypeError(f"The reward must be a number or an array of shape () or (1,), got {reward!r}.")
-
-
-def _checked_info(info: Any) -> dict[Any, Any]:
-    """Return the info as a plain dict: a `Counter`, say, makes values up for keys it lacks."""
-    if not isinstance(info, dict):
-        raise TypeError(f"The info must be a dict, got {info!r}.")
-    return info if type(info) is dict else dict(info)

@@ -21,6 +21,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from math import inf
 from multiprocessing.util import Finalize
 from types import TracebackType
 from typing import Any, Self
@@ -32,6 +34,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from superdex.errors import ResetNeeded
 from superdex.vector import _remote
+from superdex.vector._affinity import checked_affinity
 from superdex.vector._arguments import (
     check_actions,
     check_reset_mask,
@@ -42,11 +45,13 @@ from superdex.vector._arguments import (
     checked_mode,
 )
 from superdex.vector._collector import Collector
+from superdex.vector._episodes import Ledger, Revival
+from superdex.vector._faults import FaultPolicy
 from superdex.vector._flight import Flight
 from superdex.vector._group import AutoresetOptions, GroupSettings
 from superdex.vector._layout import batch_layout
 from superdex.vector._local import LocalPool
-from superdex.vector._pool import WorkerPool, raise_all
+from superdex.vector._pool import WorkerPool
 from superdex.vector._process import refuse_in_unguarded_main, warn_of_crowd
 from superdex.vector._protocol import Command, Construction, Reply, ResetRequest, Word
 from superdex.vector._results import BatchedResetResult, BatchedStepResult
@@ -58,8 +63,9 @@ from superdex.vector._seeding import (
     select_rows,
 )
 from superdex.vector._spaces import batch_boxes
-from superdex.vector._split import split_envs
-from superdex.vector._statistics import Statistics
+from superdex.vector._split import Split, split_envs
+from superdex.vector._startup import raise_all
+from superdex.vector._statistics import Statistics, pool_statistics
 
 __all__ = ["HybridVectorEnv"]
 
@@ -94,15 +100,35 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         autoreset_options: Options of autoresets: None for none, "last" for those of the
             environment's last reset, or a function `(index, episode) -> dict | None`, where
             episode 1 starts with the first autoreset.
+        timeout: Seconds that `step` and `reset` wait at most where they are given no other limit;
+            None for as long as it takes. Only worker processes can be timed out.
+        slow_after: Seconds after which a call that is still under way is reported, in a warning
+            that names the environment; None for never. Nothing is ended for being slow.
+        on_worker_failure: What to do when a worker dies. "raise": raise `WorkerDied`, and be
+            broken. "restart": warn, build its environments anew, and go on; their episodes come
+            back truncated, with `truncated_reason` "worker restarted" and `worker_restarted` in
+            the info. The other workers don't notice.
+        on_env_error: What to do when an environment raises in `step` or `reset`. "raise": raise
+            `WorkerRaised`, and be broken. "truncate": warn, build that environment anew, and go on;
+            its episode comes back truncated, with `truncated_reason` "environment error" and what
+            it raised as `env_error` in the info.
+        max_restarts: How often one worker may be restarted, and one environment built anew, within
+            the window; the next failure is raised.
+        restart_window: In seconds.
+        worker_affinity: On which CPUs workers run. None: where the system puts them. "spread": one
+            CPU for each, on a physical core of its own as long as there are any. A list whose
+            entries are a CPU or a collection of CPUs: workers take the entries in turn. A worker is
+            there before it imports anything; your process stays where it is.
 
     Raises:
-        ValueError: If the split is impossible, arguments contradict, or spaces differ in shape or
-            dtype.
+        ValueError: If the split is impossible, arguments contradict, spaces differ in shape or
+            dtype, or `worker_affinity` names a CPU that this process may not use.
+        NotImplementedError: If `worker_affinity` is given where there is no such thing.
         TypeError: If a space is not a `Box`, a function builds no environment or can't be pickled.
         WorkerRaised: If a function raises.
         WorkerDied: If a worker dies on the way.
-        StartupError: If the main module has no guard.
-        MemoryError: If the batch doesn't fit in memory.
+        StartupError: If the main module has no guard, or /dev/shm has no room for semaphores.
+        MemoryError: If the batch doesn't fit in the machine's memory or the container's limit.
 
     Example:
         >>> env_fns = [lambda: gym.make("Pendulum-v1") for _ in range(8)]
@@ -128,14 +154,25 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         episode_seeds: bool = False,
         reset_masks: bool = False,
         autoreset_options: AutoresetOptions = None,
+        timeout: float | None = None,
+        slow_after: float | None = 10.0,
+        on_worker_failure: str = "raise",
+        on_env_error: str = "raise",
+        max_restarts: int = 100,
+        restart_window: float = 3600.0,
+        worker_affinity: Any = None,
     ) -> None:
         if not in_process:
             refuse_in_unguarded_main()
         env_fns = checked_functions(env_fns)
         self._split = split_envs(len(env_fns), num_envs_per_worker, num_workers)
         self._mode = checked_mode(autoreset_mode)
-        settings = GroupSettings(self._mode, episode_seeds, autoreset_options)
+        faults = FaultPolicy(on_worker_failure, on_env_error, max_restarts, restart_window)
+        settings = GroupSettings(self._mode, episode_seeds, autoreset_options, faults)
         check_settings(settings, inner_env_cls, inner_env_kwargs)
+        check_timeout(timeout)
+        check_timeout(slow_after, "slow_after")
+        affinity = checked_affinity(worker_affinity, self._split.num_workers)
         if not in_process:
             check_travels(
                 autoreset_options=autoreset_options,
@@ -152,6 +189,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             warn_of_crowd(self._split.num_workers)
         self.num_envs = len(env_fns)
         self._reset_masks = reset_masks
+        self._timeout = timeout
         self._steps = 0
         # which environments must be reset before a step; None where none can be among them
         self._unready: np.ndarray | None = np.ones(len(env_fns), np.bool_)
@@ -167,8 +205,14 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             for r in self._split.ranges
         ]
         self._pool: WorkerPool | LocalPool = (
-            LocalPool(env_fns, constructions) if in_process else WorkerPool(constructions)
+            LocalPool(env_fns, constructions)
+            if in_process
+            else WorkerPool(constructions, affinity, inf if slow_after is None else slow_after)
         )
+        self._ledger: Ledger | None = None
+        """What the caller was told, kept where a worker may have to go on from it."""
+        if faults.restarts_workers and not in_process:
+            self._ledger = Ledger(self.num_envs, self._mode, episode_seeds)
         # Runs when the object is collected or the interpreter exits, before it would wait for
         # processes that nobody told to end; quiet in both cases.
         self._finalizer = Finalize(self, self._pool.close, exitpriority=100)
@@ -202,8 +246,10 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             final_observation=self._mode is AutoresetMode.SAME_STEP,
         )
         arrays = self._pool.attach(layout)
-        self._action = arrays["action"]
+        self._action, self._timing = arrays["action"], arrays["timing"]
         self._collector = Collector(arrays, self._split.ranges, copy=copy)
+        if self._ledger is not None and isinstance(self._pool, WorkerPool):
+            self._pool.revival = partial(_revival, self._ledger, self._collector, self._split)
 
     # ── properties ──────────────────────────────────────────────────────────────────────────────
 
@@ -223,6 +269,14 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         return self._pool.pids
 
     @property
+    def worker_affinity(self) -> tuple[frozenset[int], ...] | None:
+        """The CPUs that each worker may run on now, as the system says.
+
+        None with `in_process=True`, after `close`, and where the system does not tell.
+        """
+        return self._pool.affinity
+
+    @property
     def autoreset_mask(self) -> np.ndarray:
         """Which environments the last step reset: (num_envs,) bool, a copy.
 
@@ -234,7 +288,9 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     # ── reset ───────────────────────────────────────────────────────────────────────────────────
 
-    def reset(self, *, seed: Seed = None, options: Options = None) -> BatchedResetResult:
+    def reset(
+        self, *, seed: Seed = None, options: Options = None, timeout: float | None = None
+    ) -> BatchedResetResult:
         """Reset all environments and clear their pending autoresets.
 
         After an interrupted call it first waits for that call and drops its result.
@@ -243,18 +299,21 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             seed: None; an int s, so that environment i gets s + i; or a list, tuple or integer
                 array of one seed or None for each environment.
             options: One dict for all, or a list of one dict or None for each.
+            timeout: As in `reset_wait`.
 
         Returns:
             The first observations, (num_envs, …), and infos.
 
         Raises:
             ValueError: If seeds or options are not as above; nothing was reset then.
+            CallTimeout: When the time is up; `reset_wait` goes on.
             WorkerRaised, WorkerDied: If an environment fails; then it is broken.
         """
+        check_timeout(timeout)
         try:
-            self._flight.drain()
+            self._note_result(self._flight.drain())
             self.reset_async(seed=seed, options=options)
-            return self.reset_wait()
+            return self.reset_wait(timeout)
         except KeyboardInterrupt:
             self._flight.interrupt()
             raise
@@ -278,14 +337,16 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         """Wait for the reset in flight and return its result.
 
         Args:
-            timeout: In seconds. When it runs out the reset stays in flight, to be waited for again.
+            timeout: In seconds; None for the constructor's, infinity for none. When it runs out the
+                reset stays in flight, to be waited for again.
 
         Raises:
-            CallTimeout: When the time is up.
+            CallTimeout: When the time is up; it says what is slow.
         """
         self._flight.lifecycle.check("reset_wait")
         check_timeout(timeout)
-        replies = self._flight.finish("reset", timeout)
+        replies = self._flight.finish("reset", self._limit(timeout))
+        self._note_result("reset")
         touched = self._pool.words(Word.TOUCHED_COLUMNS)
         return self._collector.reset_result(self._flight.buffer, touched, replies)
 
@@ -295,6 +356,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         *,
         seed: Seed = None,
         options: Options = None,
+        timeout: float | None = None,
     ) -> BatchedResetResult:
         """Reset some environments; others keep their state and their pending autoresets.
 
@@ -306,6 +368,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             seed: None; an int s, so that environment i gets s + i; or a sequence of one seed or
                 None for each environment named, in that order.
             options: One dict for all, or a list of one for each environment named, in that order.
+            timeout: As in `reset_wait`.
 
         Returns:
             (num_envs, …) observations, the last ones in the rows not reset; infos of the rows
@@ -313,13 +376,15 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
         Raises:
             ValueError: If indices, seeds or options are not as above; nothing was reset then.
+            CallTimeout: When the time is up; `reset_wait` goes on.
         """
         self._flight.lifecycle.check("reset", "reset_envs")
+        check_timeout(timeout)
         rows = select_rows(indices_or_mask, self.num_envs)
         seeds, all_options = normalize_seeds(seed, rows), normalize_options(options, len(rows))
         try:
             self._start_reset(rows, seeds, all_options)
-            return self.reset_wait()
+            return self.reset_wait(timeout)
         except KeyboardInterrupt:
             self._flight.interrupt()
             raise
@@ -330,6 +395,8 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         seeds: Sequence[int | None],
         options: Sequence[dict[str, Any] | None],
     ) -> None:
+        if self._ledger is not None:
+            seeds = self._ledger.begin_reset(rows, seeds, options)
         requests = [ResetRequest([], [], []) for _ in self._split.ranges]
         for row, seed, chosen in zip(rows, seeds, options, strict=True):
             worker, slot = self._split.locate(row)
@@ -347,12 +414,13 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     # ── step ────────────────────────────────────────────────────────────────────────────────────
 
-    def step(self, actions: np.ndarray) -> BatchedStepResult:
+    def step(self, actions: np.ndarray, *, timeout: float | None = None) -> BatchedStepResult:
         """Step all environments once and autoreset as the mode says.
 
         Args:
             actions: An array of shape `action_space.shape`; its dtype is cast if NumPy's
                 `same_kind` rule allows it. It is copied.
+            timeout: As in `step_wait`.
 
         Returns:
             Observations (num_envs, …), rewards (num_envs,) float64, terminated and truncated
@@ -361,11 +429,14 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         Raises:
             ValueError: If actions have another shape or kind; nothing was stepped then.
             ResetNeeded: Before the first reset; with DISABLED also if an environment has finished.
+            CallTimeout: When the time is up; `step_wait` goes on.
             WorkerRaised, WorkerDied: If an environment fails; then it is broken.
         """
+        if timeout is not None:
+            check_timeout(timeout)
         try:
             self.step_async(actions)
-            return self.step_wait()
+            return self.step_wait(timeout)
         except KeyboardInterrupt:
             self._flight.interrupt()
             raise
@@ -393,20 +464,36 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         """Wait for the step in flight and return its result.
 
         Args:
-            timeout: In seconds. When it runs out the step stays in flight, to be waited for again.
+            timeout: In seconds; None for the constructor's, infinity for none. When it runs out the
+                step stays in flight, to be waited for again.
 
         Raises:
-            CallTimeout: When the time is up.
+            CallTimeout: When the time is up; it says what is slow.
         """
         self._flight.lifecycle.check("step_wait")
-        check_timeout(timeout)
-        replies = self._flight.finish("step", timeout)
-        self._steps += 1
-        buffer = self._flight.buffer
-        if self._mode is AutoresetMode.DISABLED:
-            self._unready = self._collector.ended(buffer)
+        if timeout is not None:
+            check_timeout(timeout)
+        replies = self._flight.finish("step", self._limit(timeout))
+        self._note_result("step")
         touched = self._pool.words(Word.TOUCHED_COLUMNS)
-        return self._collector.step_result(buffer, touched, replies)
+        return self._collector.step_result(self._flight.buffer, touched, replies)
+
+    def _limit(self, timeout: float | None) -> float | None:
+        return self._timeout if timeout is None else timeout
+
+    def _note_result(self, call: str | None) -> None:
+        """Note what a step or reset that has come to its end says of the environments' episodes."""
+        if call == "step":
+            self._steps += 1
+            buffer = self._flight.buffer
+            if self._mode is AutoresetMode.DISABLED:
+                self._unready = self._collector.ended(buffer)
+            if self._ledger is not None:
+                self._ledger.note_step(
+                    self._collector.ended(buffer), self._collector.autoreset[buffer]
+                )
+        elif call == "reset" and self._ledger is not None:
+            self._ledger.finish_reset()
 
     # ── other calls ─────────────────────────────────────────────────────────────────────────────
 
@@ -497,6 +584,9 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             for worker, at in self._split.by_worker(rows).items()
         }
         self._ask(f"set_attr({name!r})", Command.SET_ATTR, requests)
+        if self._ledger is not None:
+            for row, value in zip(rows, values, strict=True):
+                self._ledger.note_attribute(row, name, value)
 
     def render(self, indices: Sequence[int] | np.ndarray | None = None) -> tuple[Any, ...]:
         """Return each environment's picture, as its own `render` gives it."""
@@ -515,7 +605,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     ) -> list[tuple[int, Reply]]:
         """Send some workers a request each, wait for all of them, and return their replies."""
         payloads = _remote.dump_requests(requests.values(), f"arguments of {name}")
-        self._flight.check_alive(name)
+        self._flight.check_alive(name, restart=True)
         if not requests:
             return []
         try:
@@ -531,14 +621,13 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         """Return what this vector environment did so far; works after `close` too."""
         if self._final_statistics is not None:
             return self._final_statistics
-        return Statistics(
+        return pool_statistics(
+            self._pool,
+            self._split,
+            self._timing,
             steps=self._steps,
-            env_steps=sum(self._pool.words(Word.ENV_STEPS)),
-            messages=self._pool.messages,
             copies=self._collector.copies,
             bytes_copied=self._collector.bytes_copied,
-            seconds_waiting=tuple(self._pool.seconds_waiting),
-            live_scenes=tuple(self._pool.words(Word.LIVE_SCENES)),
         )
 
     def close(self, timeout: float | None = None) -> None:  # type: ignore[override]  # no other keywords
@@ -562,7 +651,11 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._flight.lifecycle.close()
         self._finalizer.cancel()
         failures = self._pool.close(5.0 if timeout is None else float(timeout))
-        del self._action, self._collector  # views of the block hold its memory and a descriptor
+        del (
+            self._action,
+            self._timing,
+            self._collector,
+        )  # views of the block hold its memory and a descriptor
         raise_all(failures)
 
     def __del__(self) -> None:
@@ -582,3 +675,11 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         except Exception:
             if exc is None:  # else the body's own exception is the one to show
                 raise
+
+
+def _revival(ledger: Ledger, collector: Collector, split: Split, worker: int) -> Revival:
+    """Return what a restarted worker goes on from.
+
+    This is no method, since the pool must not hold the vector environment that owns it.
+    """
+    return ledger.revival(split.ranges[worker], collector.columns)

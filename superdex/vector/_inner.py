@@ -16,9 +16,14 @@ from gymnasium.vector import AutoresetMode
 
 from superdex.vector import _remote
 from superdex.vector._columns import InfoWriter
-from superdex.vector._group import GroupArrays, GroupSettings, Notices, end_reasons
+from superdex.vector._episodes import Revival
+from superdex.vector._group import GroupArrays, GroupSettings
+from superdex.vector._notices import Notices
 from superdex.vector._remote import EnvFailure, env_failure
+from superdex.vector._returns import end_reasons
+from superdex.vector._seeding import derived_seed
 from superdex.vector._spaces import BoxReport, SpaceReport
+from superdex.vector._timing import EnvClock
 
 __all__ = ["VectorEnvGroup"]
 
@@ -45,7 +50,9 @@ class VectorEnvGroup:
         self.indices = indices
         self.settings = settings
         self.notices = Notices()
+        self.clock = EnvClock(())  # of no single environment
         self.env_steps = 0
+        self.env_errors = 0
         try:
             self._env: Any = cls(env_fns, autoreset_mode=settings.autoreset_mode, **kwargs)
         except BaseException as error:
@@ -57,6 +64,12 @@ class VectorEnvGroup:
             self.env.render_mode,
         )
         self._ended = np.zeros(len(indices), np.bool_)
+        self._lost: set[int] = set()
+        """Rows whose episode was cut short and who have not said so yet."""
+        self._due: set[int] = set()
+        """Rows that said so in the last step and are reset in the next one."""
+        self._marks: dict[int, dict[str, Any]] = {}
+        """What the next infos of a row say of a fault."""
 
     @property
     def env(self) -> Any:
@@ -77,23 +90,90 @@ class VectorEnvGroup:
         out.flagged = True
         ended = out.terminated | out.truncated
         mode = self.settings.autoreset_mode
+        idle = 0
         if mode is AutoresetMode.NEXT_STEP:
             out.autoreset[:] = self._ended
+            idle = int(self._ended.sum())
         else:
             out.autoreset[:] = ended & (mode is AutoresetMode.SAME_STEP)
         if out.final_observation is not None:
             self._take_final_observations(info, ended, out.final_observation)
-        for row in range(len(self.indices)):
-            entry = _row_info(info, row)
+        entries = {row: _row_info(info, row) for row in range(len(self.indices))}
+        if self._lost or self._due:
+            idle += len(self._lost)
+            entries |= self._make_up(out)
+            ended = out.terminated | out.truncated
+        for row, entry in entries.items():
             if ended[row]:
                 own = entry.get("final_info", entry)
-                entry = {**entry, **end_reasons(own, terminated[row], truncated[row])}
+                entry |= end_reasons(own, out.terminated[row], out.truncated[row])
             if entry:
                 infos.add(row, entry)
-        self.env_steps += len(ended) - int(
-            self._ended.sum() if mode is AutoresetMode.NEXT_STEP else 0
-        )
+        self.env_steps += len(ended) - idle
         self._ended = ended
+
+    def _make_up(self, out: GroupArrays) -> dict[int, dict[Any, Any]]:
+        """Say which episodes were cut short, and reset the environments that are due.
+
+        The inner class has stepped them as if nothing had been; what it gave for them is replaced.
+        Returns their infos.
+        """
+        same_step = self.settings.autoreset_mode is AutoresetMode.SAME_STEP
+        lost, due = self._lost, self._due
+        entries = {row: self._lost_info(row) for row in lost}
+        last = out.last_observation
+        for row in lost:
+            assert last is not None, "nothing is lost before the first reset"
+            out.observation[row] = last[row]
+            if out.final_observation is not None:
+                out.final_observation[row] = last[row]
+        fresh = due | lost if same_step else due
+        if fresh:
+            mask = np.isin(np.arange(len(self.indices)), [*fresh])
+            try:
+                observation, info = self.env.reset(options={"reset_mask": mask})
+            except BaseException as error:
+                raise env_failure(None, "reset", error) from error
+            for row in fresh:
+                out.observation[row] = observation[row]
+                entry = {**_row_info(info, row), **self._marks.pop(row, {})}
+                own = entries.get(row)
+                entries[row] = entry if own is None else {**entry, **own, "final_info": own.copy()}
+        rows = [*lost, *due]
+        out.reward[rows] = 0.0
+        out.terminated[rows] = False
+        out.truncated[rows] = [row in lost for row in rows]
+        out.autoreset[rows] = [row in fresh for row in rows]
+        next_step = self.settings.autoreset_mode is AutoresetMode.NEXT_STEP
+        self._lost, self._due = set(), lost if next_step else set()
+        return entries
+
+    def _lost_info(self, row: int) -> dict[Any, Any]:
+        return {"truncated_reason": "worker restarted", **self._marks.pop(row, {})}
+
+    def revive(self, revival: Revival) -> None:
+        """Go on in the place of a group that is gone; as `EnvGroup.revive`.
+
+        The inner class steps all of its environments or none, so all are reset at once.
+        """
+        rows = range(len(self.indices))
+        for name in revival.attributes[0]:
+            self.set_attr(rows, name, [attributes[name] for attributes in revival.attributes])
+        if not (revival.lost or revival.ended):
+            return
+        seeds = [
+            None if episode.seed is None else derived_seed(episode.seed, episode.number + 1)
+            for episode in revival.episodes
+        ]
+        try:
+            self.env.reset(seed=seeds)
+        except BaseException as error:
+            raise env_failure(None, "reset", error) from error
+        self._lost = set(revival.lost)
+        self._marks = {row: {"worker_restarted": True} for row in rows}
+        if self.settings.autoreset_mode is AutoresetMode.NEXT_STEP:
+            self._due = set(revival.ended)
+            self._ended[revival.ended] = True
 
     def _take_final_observations(
         self, info: dict[str, Any], ended: np.ndarray, out: np.ndarray
@@ -129,9 +209,11 @@ class VectorEnvGroup:
         except BaseException as error:
             raise env_failure(None, "reset", error) from error
         self._ended[mask] = False
+        self._lost.difference_update(rows)
+        self._due.difference_update(rows)
         out.observation[mask] = np.asarray(observation)[mask]
         for row in rows:
-            if entry := _row_info(info, row):
+            if entry := {**_row_info(info, row), **self._marks.pop(row, {})}:
                 infos.add(row, entry)
 
     def call(

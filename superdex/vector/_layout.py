@@ -3,7 +3,7 @@
 Pure: no process, pipe or shared memory is needed to compute a layout. The block is one run of
 bytes, cut into named arrays::
 
-    control      (W, 16)         int64   one cache line or more a worker: commands, replies, counts
+    control      (W, 24)         int64   one cache line or more a worker: commands, replies, counts
     action       (N, …)                  written by the parent, read by the workers
     observation  (2, N, …)               ┐
     reward       (2, N)          float64 │ written by the workers; two buffers that alternate from
@@ -11,6 +11,7 @@ bytes, cut into named arrays::
     truncated    (2, N)          bool    │ whole while the next one is under way
     autoreset    (2, N)          bool    ┘
     final_observation (2, N, …)          with SAME_STEP only
+    timing       (N, 6)          float64 how long each environment takes, by the workers
     info_mask    (2, C, N)       bool    presence of the learned info columns
     info_data    (2, B · N)      bytes   their values, each column one (N, …) array
 
@@ -26,6 +27,8 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import DTypeLike
 
+from superdex.vector._timing import Record
+
 __all__ = ["INFO_BYTES_PER_ENV", "MAX_INFO_COLUMNS", "Field", "Layout", "batch_layout"]
 
 ALIGNMENT = 64
@@ -37,7 +40,7 @@ MAX_INFO_COLUMNS = 62
 INFO_BYTES_PER_ENV = 1024
 """Room for the learned info columns of one environment, in one of the two buffers."""
 
-CONTROL_WORDS = 16
+CONTROL_WORDS = 24
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ def batch_layout(
         "terminated": ((2, n), np.bool_),
         "truncated": ((2, n), np.bool_),
         "autoreset": ((2, n), np.bool_),
+        "timing": ((n, Record.LENGTH), np.float64),
         "info_mask": ((2, MAX_INFO_COLUMNS, n), np.bool_),
         "info_data": ((2, INFO_BYTES_PER_ENV * n), np.uint8),
     }

@@ -7,7 +7,7 @@ told to, one after the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from time import perf_counter
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
@@ -31,12 +31,15 @@ class LocalPool:
     """
 
     pids: tuple[int, ...] = ()
+    affinity: tuple[frozenset[int], ...] | None = None
 
     def __init__(
         self, env_fns: Sequence[Callable[[], Any]], constructions: Sequence[Construction]
     ) -> None:
         self.messages = 0
-        self.seconds_waiting = [0.0] * len(constructions)
+        self.nanoseconds_waiting = [0] * len(constructions)
+        self.nanoseconds_returning = [0] * len(constructions)
+        self.restarts = [0] * len(constructions)
         self._workers: list[Worker] = []
         self._replies: dict[int, Reply] = {}
         self._closed = False
@@ -73,6 +76,9 @@ class LocalPool:
     def raise_if_dead(self, call: str) -> None:
         """Do nothing: these workers live as long as the caller."""
 
+    def restart_dead(self, call: str) -> None:
+        """Do nothing, for the same reason."""
+
     def prepare(
         self,
         command: int,
@@ -91,9 +97,9 @@ class LocalPool:
         self.status = Status.OK
         for position, number in enumerate(chosen):
             payload = _remote.loads(payloads[position]) if payloads else None
-            started = perf_counter()
+            started = perf_counter_ns()
             reply = self._workers[number].handle(command, buffer, payload)
-            self.seconds_waiting[number] += perf_counter() - started
+            self.nanoseconds_waiting[number] += perf_counter_ns() - started
             if reply is not NOTHING:
                 self._replies[number] = reply
                 self.status |= Status.FAILED if reply.failures else Status.HAS_REPLY

@@ -1,4 +1,4 @@
-"""Worker processes: started together, woken and waited for, and ended within bounds.
+"""Worker processes: woken and waited for, restarted where that is wanted, ended within bounds.
 
 ::
 
@@ -10,7 +10,10 @@
 The caller blocks on one reply signal at a time, which is quick but blind to everything else. So a
 thread waits on the process sentinels and on a pipe that workers write to when an environment
 raises; it sets `trouble` and wakes the caller, who then looks. Deaths are noticed by the kernel's
-word, never by silence: a slow environment is waited for.
+word, never by silence: a slow environment is waited for, and named after a while.
+
+A worker that died may be restarted, right there in the wait: the others go on with what they were
+told, and the new one is told the same. The words of the block hold the command still.
 """
 
 from __future__ import annotations
@@ -18,40 +21,47 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import threading
-from collections.abc import Sequence
-from multiprocessing.connection import Connection, wait
-from multiprocessing.reduction import send_handle
-from time import monotonic, perf_counter
+from collections.abc import Callable, Sequence
+from math import inf
+from time import monotonic, perf_counter, perf_counter_ns
 from typing import Any
 
 import numpy as np
 
-from superdex.errors import CallTimeout, StartupError, WorkerDied, WorkerRaised
-from superdex.vector import _remote
+from superdex.errors import CallTimeout, WorkerDied, WorkerRaised
+from superdex.vector._affinity import running_on
 from superdex.vector._block import Block
+from superdex.vector._episodes import Revival
+from superdex.vector._faults import FaultPolicy, RestartBudget
 from superdex.vector._layout import Layout
-from superdex.vector._process import (
-    KILL_SECONDS,
-    MAIN_GUARD_EXIT_CODE,
-    MAIN_GUARD_HINT,
-    WorkerProcess,
-    ctrl_c_held_back,
-    worker_environment,
+from superdex.vector._link import Stage, WorkerLink, place_of
+from superdex.vector._process import KILL_SECONDS, ctrl_c_held_back, worker_environment
+from superdex.vector._protocol import (
+    COMMAND_NAMES,
+    Command,
+    Construction,
+    Death,
+    Reply,
+    Status,
+    Word,
 )
-from superdex.vector._protocol import COMMAND_NAMES, Command, Construction, Reply, Status, Word
 from superdex.vector._remote import Failure
-from superdex.vector._signal import Signal
 from superdex.vector._spaces import SpaceReport
+from superdex.vector._startup import GRACE_SECONDS, PATIENCE, StartUp, raise_all
+from superdex.vector._warnings import warn_caller
+from superdex.vector._watcher import Watcher
 from superdex.vector._worker import load_reply, run
 
-__all__ = ["WorkerPool", "failures_of", "raise_all"]
+__all__ = ["WorkerPool", "failures_of"]
 
 _TICK = 0.01
 """Seconds between two looks at whether to go on waiting, in close."""
 
-_GRACE_SECONDS = 0.05
-"""For how long further failures are gathered after the first."""
+_ATTEMPTS = 3
+"""How often a worker is restarted in one call."""
+
+_ASKS_AFTER = 0.1
+"""Timeouts shorter than this many seconds are taken for polling, which is not held up."""
 
 
 class WorkerPool:
@@ -59,133 +69,84 @@ class WorkerPool:
 
     Args:
         constructions: One for each worker.
+        affinity: The CPUs of each worker, or None.
+        slow_after: Seconds after which a call or a start that takes long is reported.
+
+    Attributes:
+        nanoseconds_waiting: Per worker, the time waited for its replies.
+        nanoseconds_returning: Per worker, how long its replies took to be noticed.
+        restarts: Per worker, how often it was restarted.
+        revival: Returns what a restarted worker goes on from.
 
     Raises:
         WorkerRaised, WorkerDied, StartupError: If a worker can't be started. All are ended first.
     """
 
-    def __init__(self, constructions: Sequence[Construction]) -> None:
-        context = multiprocessing.get_context("spawn")
+    def __init__(
+        self,
+        constructions: Sequence[Construction],
+        affinity: Sequence[frozenset[int]] | None = None,
+        slow_after: float = inf,
+    ) -> None:
+        self._context = multiprocessing.get_context("spawn")
+        count = len(constructions)
         self.ranges = [construction.indices for construction in constructions]
-        self.messages = 0
-        self.seconds_waiting = [0.0] * len(constructions)
-        self._owner = os.getpid()
-        self._sequence = 0
-        self._all = range(len(constructions))
-        self._waiting: Sequence[int] = ()
-        self._taken: tuple[int, list[tuple[int, Reply]]] = (0, [])
+        self._messages = 0
+        self.nanoseconds_waiting = [0] * count
+        self.nanoseconds_returning = [0] * count
+        self.restarts = [0] * count
         self.status = Status.OK
         """The status bits of the last call's workers, all together."""
+        self._affinity = affinity
+        self._slow_after = slow_after
+        self._faults: FaultPolicy = constructions[0].settings.faults
+        self._budget = RestartBudget(self._faults)
+        self._attempts: dict[int, int] = {}
+        """How often workers were restarted in the call in flight."""
+        self._deaths: dict[int, WorkerDied] = {}
+        """The last death of each of those."""
+        self.revival: Callable[[int], Revival | None] = _no_revival
+        self._owner = os.getpid()
+        self._sequence = 0
+        self._sent_at = 0
+        self._slow_at = inf
+        self._all = range(count)
+        self._waiting: Sequence[int] = ()
+        self._replied: dict[int, Reply] = {}
+        self._command = 0
         self._payloads: Sequence[bytes] = ()
         self._asleep = False
         """Whether workers of the prepared command may still have to be woken."""
-        self._trouble = False
         self._closed = False
-        self._dead: set[int] = set()
         self._block: Block | None = None
         self._words: list[memoryview] = []
-        self._processes: list[WorkerProcess] = []
-        self._connections: list[Connection] = []
-        self._requests: list[Signal] = []
-        self._replies: list[Signal] = []
-        self._alarm, alarm = context.Pipe(duplex=False)
-        self._end_watch, self._watch_end = context.Pipe(duplex=False)
-        self._watcher: threading.Thread | None = None
+        self._links: list[WorkerLink] = []
+        self._watcher = Watcher(self._context, self._links)
+        self._start_up = StartUp(self._links, constructions, slow_after)
         try:
             with worker_environment():
-                for worker in range(len(constructions)):
-                    self._start(context, worker, alarm)
-            alarm.close()
-            for worker, construction in enumerate(constructions):
-                self._send(worker, _remote.dumps(construction))
-            self._gather("start")
-            self.spaces: list[SpaceReport] = self._gather_spaces()
+                for worker in self._all:
+                    self._links.append(self._start(worker))
+            self._start_up.drive(self._all, Stage.PRESENT, self.revival)
+            self._start_up.build()
+            self._start_up.drive(self._all, Stage.BUILT, self.revival)
         except BaseException:
-            alarm.close()
             self.close(timeout=1.0)
             raise
 
-    def _start(self, context: Any, worker: int, alarm: Connection) -> None:
-        ours, theirs = context.Pipe()
-        request, reply = Signal(), Signal()
-        self._connections.append(ours)
-        self._requests.append(request)
-        self._replies.append(reply)
-        process = context.Process(
-            target=run,
-            args=(worker, theirs, alarm, request, reply),
-            name=f"{_remote.WORKER_NAME}{worker}",
-            daemon=False,  # environments may start processes of their own
-        )
-        try:
-            process.start()
-        finally:
-            theirs.close()
-        self._processes.append(WorkerProcess(process))
+    def _start(self, worker: int) -> WorkerLink:
+        with running_on(None if self._affinity is None else self._affinity[worker]):
+            return WorkerLink(self._context, worker, run, self._watcher.alarm)
 
-    # ── start-up, over the pipes ────────────────────────────────────────────────────────────────
+    @property
+    def messages(self) -> int:
+        """Messages over the pipes, both ways."""
+        return self._messages + self._start_up.messages
 
-    def _gather_spaces(self) -> list[SpaceReport]:
-        for end in (*self._requests, *self._replies):
-            end.unlink()
-        answers = self._gather("construct")
-        for _, answer in sorted(answers.items()):
-            if isinstance(answer, Exception):
-                raise answer
-        raise_all(
-            [
-                answer.to_error(worker)
-                for worker, answer in sorted(answers.items())
-                if isinstance(answer, Failure)
-            ]
-        )
-        return [answers[worker] for worker in self._all]
-
-    def _gather(self, call: str) -> dict[int, Any]:
-        """Return one message from each worker, or soon after the first failure what came so far.
-
-        Raises:
-            WorkerDied, StartupError: If one of them died.
-        """
-        answers: dict[int, Any] = {}
-        numbers: dict[Any, int] = {c: worker for worker, c in enumerate(self._connections)}
-        numbers |= {process.exit_notice: w for w, process in enumerate(self._processes)}
-        deadline: float | None = None
-        while len(answers) < len(self._connections):
-            ready = wait(
-                [key for key, worker in numbers.items() if worker not in answers],
-                None if deadline is None else max(0.0, deadline - monotonic()),
-            )
-            if not ready:
-                break
-            for worker in {numbers[key] for key in ready}:
-                connection = self._connections[worker]
-                try:
-                    # a message outranks the death of the worker that sent it
-                    answer = _remote.loads(connection.recv_bytes()) if connection.poll() else None
-                except (EOFError, ConnectionError):
-                    answer = None
-                if answer is None:
-                    self._raise_dead_at_start(call)
-                answers[worker] = answer
-                if isinstance(answer, Failure | Exception) and deadline is None:
-                    deadline = monotonic() + _GRACE_SECONDS
-        return answers
-
-    def _raise_dead_at_start(self, call: str) -> None:
-        deadline = monotonic() + _GRACE_SECONDS
-        exits = {w: p.wait(deadline - monotonic()) for w, p in enumerate(self._processes)}
-        dead = [worker for worker, exitcode in exits.items() if exitcode is not None]
-        if MAIN_GUARD_EXIT_CODE in exits.values():
-            raise StartupError(MAIN_GUARD_HINT)
-        hint = (
-            ". It did not get as far as building environments: importing the main module or one of "
-            "its imports may have failed, as shown above"
-            if call == "start"
-            else ""
-        )
-        raise_all([self._death(worker, call, hint) for worker in dead])
-        raise StartupError("A worker closed its pipe without a word.")
+    @property
+    def spaces(self) -> list[SpaceReport]:
+        """What each worker said of its spaces."""
+        return [self._start_up.spaces[worker] for worker in self._all]
 
     def attach(self, layout: Layout) -> dict[str, np.ndarray]:
         """Make the block, have every worker map it, and return its arrays; then calls may come.
@@ -195,25 +156,31 @@ class WorkerPool:
             WorkerDied: If a worker died meanwhile.
         """
         self._block = Block(layout)
-        control = self._block.arrays["control"]
-        self._words = [memoryview(row) for row in control]
-        try:
-            for worker, connection in enumerate(self._connections):
-                connection.send_bytes(_remote.dumps(layout))
-                send_handle(connection, self._block.fd, self._processes[worker].pid)
-        except ConnectionError:
-            self._raise_dead_at_start("construct")
-        self._gather("construct")
-        self._watcher = threading.Thread(target=self._watch, name="superdex-watcher", daemon=True)
+        self._words = [memoryview(row) for row in self._block.arrays["control"]]
+        self._start_up.attach(layout, self._block)
+        self._start_up.drive(self._all, Stage.READY, self.revival)
+        self._adopt_signals()
         self._watcher.start()
         return self._block.arrays
+
+    def _adopt_signals(self) -> None:
+        """Keep what the hot path needs of the links at hand."""
+        self._requests = [link.request for link in self._links]
+        self._replies = [link.reply for link in self._links]
 
     # ── calls ───────────────────────────────────────────────────────────────────────────────────
 
     def raise_if_dead(self, call: str) -> None:
-        """Raise `WorkerDied` if a worker has died since the last call."""
-        if self._dead:
-            raise_all([self._death(worker, call) for worker in sorted(self._dead)])
+        """Raise `WorkerDied` if a worker has died since the last call and is not restarted."""
+        if self._watcher.dead and not self._faults.restarts_workers:
+            raise_all([self._death(worker, call) for worker in sorted(self._watcher.dead)])
+
+    def restart_dead(self, call: str) -> None:
+        """Restart workers that have died since the last call; without this, `wait` does it."""
+        if self._watcher.dead and self._faults.restarts_workers:
+            self._deaths = {}
+            self._attempts = {}
+            self._restart(sorted(self._watcher.dead), call, None)
 
     def prepare(
         self,
@@ -232,15 +199,20 @@ class WorkerPool:
         """
         self._sequence += 1
         sequence = self._sequence
+        self._sent_at = sent_at = perf_counter_ns()
         chosen = self._all if workers is None else workers
         for worker in chosen:
             words = self._words[worker]
             words[Word.COMMAND] = command
             words[Word.BUFFER] = buffer
             words[Word.HAS_PAYLOAD] = bool(payloads)
+            words[Word.SENT_AT] = sent_at
             words[Word.SEQUENCE] = sequence
-        self._waiting, self._payloads = chosen, payloads
+        self._waiting, self._payloads, self._command = chosen, payloads, command
         self._asleep = True
+        self._slow_at = sent_at * 1e-9 + self._slow_after
+        if self._attempts or self._replied:
+            self._attempts, self._deaths, self._replied = {}, {}, {}
 
     def wake(self) -> None:
         """Wake the workers of the prepared command, and send each its payload, if any.
@@ -253,13 +225,12 @@ class WorkerPool:
             with ctrl_c_held_back():
                 for worker, payload in zip(self._waiting, self._payloads, strict=True):
                     self._send(worker, payload)
-                self._payloads = ()
+                self._asleep = False
         self._asleep = False
 
     def _send(self, worker: int, message: bytes) -> None:
-        self.messages += 1
-        with contextlib.suppress(ConnectionError):  # its death is noticed elsewhere
-            self._connections[worker].send_bytes(message)
+        self._messages += 1
+        self._links[worker].send(message)
 
     def wait(self, call: str, timeout: float | None = None, *, all_replies: bool = False) -> None:
         """Wait until every worker asked has replied.
@@ -271,114 +242,207 @@ class WorkerPool:
 
         Raises:
             CallTimeout: When the time is up; waiting again goes on.
-            WorkerDied: If a worker died before it replied, or an `ExceptionGroup` of several
-                failures. What environments raised is in the replies.
+            WorkerDied: If a worker died before it replied and is not restarted, or an
+                `ExceptionGroup` of several failures. What environments raised is in the replies.
         """
-        deadline = None if timeout is None else perf_counter() + timeout
+        deadline = inf if timeout is None else perf_counter() + timeout
+        limit = min(deadline, self._slow_at)
         sequence = self._sequence
         if self._asleep:
             self.wake()
+        if self._watcher.dead:
+            self._watcher.trouble = True
         status = Status.OK
-        started = perf_counter()
+        started = perf_counter_ns()
         for worker in self._waiting:
             words, reply = self._words[worker], self._replies[worker]
             while words[Word.DONE] != sequence:
-                if self._trouble and self._gather_trouble(call, all_replies=all_replies):
-                    self.status = Status.HAS_REPLY | Status.FAILED
-                    return
-                if not reply.wait(deadline) and words[Word.DONE] != sequence:
-                    assert timeout is not None
-                    raise CallTimeout(
-                        call, timeout, [w for w in self._waiting if not self._is_done(w)]
-                    )
+                if self._watcher.trouble:
+                    timing = None if timeout is None else (call, timeout, deadline)
+                    if self._gather_trouble(call, timing, all_replies=all_replies):
+                        self.status = Status.HAS_REPLY | Status.FAILED
+                        return
+                    reply = self._replies[worker]
+                if not reply.wait(limit) and words[Word.DONE] != sequence:
+                    limit = self._out_of_time(call, timeout, deadline)
             status |= words[Word.STATUS]
-            now = perf_counter()
-            self.seconds_waiting[worker] += now - started
+            now = perf_counter_ns()
+            self.nanoseconds_waiting[worker] += now - started
+            self.nanoseconds_returning[worker] += now - max(started, words[Word.DONE_AT])
             started = now
         self.status = status
 
-    def _gather_trouble(self, call: str, *, all_replies: bool) -> bool:
-        """Look whether a worker of this call failed; return whether to stop waiting for others."""
-        self._trouble = False  # before looking, or trouble in between would be missed
+    def _out_of_time(self, call: str, timeout: float | None, deadline: float) -> float:
+        """Raise if the deadline is over, or report what is slow; return until when to wait on."""
+        behind = [w for w in self._waiting if not self._is_done(w)]
+        if perf_counter() >= deadline:
+            assert timeout is not None
+            places = self._places(behind, call) if timeout >= _ASKS_AFTER else []
+            raise CallTimeout(call, timeout, behind, places)
+        if perf_counter() >= self._slow_at and behind:
+            self._slow_at = inf
+            seconds = (perf_counter_ns() - self._sent_at) * 1e-9
+            warn_caller(
+                f"{call} has been under way for {seconds:.1f} s: "
+                f"{'; '.join(self._places(behind, call))}. It is waited for. (slow_after= sets "
+                "when this warning comes.)",
+                RuntimeWarning,
+            )
+        return min(deadline, self._slow_at)
+
+    def _places(self, workers: Sequence[int], call: str) -> list[str]:
+        """Return in words what some workers are busy with; of many, the first ones."""
+        places = [
+            place_of(w, self.ranges[w], self._links[w].ask_whereabouts(PATIENCE), call)
+            for w in workers[:3]
+        ]
+        return [*places, f"and {len(workers) - 3} more workers"] if len(workers) > 3 else places
+
+    def _gather_trouble(
+        self, call: str, timing: tuple[str, float, float] | None, *, all_replies: bool
+    ) -> bool:
+        """Look whether a worker of this call failed; return whether to stop waiting for others.
+
+        A worker that died is restarted here, if that is wanted.
+        """
+        self._watcher.trouble = False  # before looking, or trouble in between would be missed
         waiting = self._waiting
-        if not self._died(waiting) and (all_replies or not self._failed(waiting)):
+        died = self._died(waiting)
+        if died and self._faults.restarts_workers:
+            self._restart(died, call, timing)
+            died = []
+        if not died and (all_replies or not self._failed(waiting)):
             return False  # it was in an earlier call, or after its reply in this one
-        deadline = monotonic() + _GRACE_SECONDS
+        deadline = perf_counter() + GRACE_SECONDS
         for worker in waiting:
-            while not (self._is_done(worker) or worker in self._dead) and monotonic() < deadline:
-                self._replies[worker].wait(perf_counter() + deadline - monotonic())
-        if died := self._died(waiting):
-            raise_all([*failures_of(self.replies()), *(self._death(w, call) for w in died)])
+            while not (self._is_done(worker) or worker in self._watcher.dead):
+                if not self._replies[worker].wait(deadline) and perf_counter() >= deadline:
+                    break
+        if (died := self._died(waiting)) and not self._faults.restarts_workers:
+            failures: list[Exception] = [*failures_of(sorted(self._take_replies().items()))]
+            raise_all(failures + [self._death(worker, call) for worker in died])
         return True
 
     def _is_done(self, worker: int) -> bool:
         return bool(self._words[worker][Word.DONE] == self._sequence)
 
     def _died(self, workers: Sequence[int]) -> list[int]:
-        return [w for w in workers if w in self._dead and not self._is_done(w)]
+        return [w for w in workers if w in self._watcher.dead and not self._is_done(w)]
 
     def _failed(self, workers: Sequence[int]) -> list[int]:
         return [
             w for w in workers if self._is_done(w) and self._words[w][Word.STATUS] & Status.FAILED
         ]
 
-    def replies(self) -> list[tuple[int, Reply]]:
+    def replies(self) -> list[tuple[int, Reply]] | None:
         """Return the replies of the last call, of those workers that sent one.
 
         Asked again, the same: so a call that was interrupted at this point can still be finished.
+        None means that a worker died over its reply and is to be waited for once more.
         """
-        sequence, taken = self._taken
-        if sequence != self._sequence:
-            with ctrl_c_held_back():
-                taken = [
-                    (worker, self._receive(worker))
-                    for worker in self._waiting
-                    if self._is_done(worker) and self._words[worker][Word.STATUS] & Status.HAS_REPLY
-                ]
-                self._taken = (self._sequence, taken)
-        return taken
+        replies = self._take_replies()
+        return None if self._died(self._waiting) else sorted(replies.items())
 
-    def _receive(self, worker: int) -> Reply:
+    def _take_replies(self) -> dict[int, Reply]:
+        with ctrl_c_held_back():
+            for worker in self._waiting:
+                has_reply = self._words[worker][Word.STATUS] & Status.HAS_REPLY
+                if self._is_done(worker) and has_reply and worker not in self._replied:
+                    self._receive(worker)
+        return self._replied
+
+    def _receive(self, worker: int) -> None:
         try:
-            message = self._connections[worker].recv_bytes()
+            message = self._links[worker].connection.recv_bytes()
         except (EOFError, OSError):
-            raise self._death(worker, "its reply") from None
-        self.messages += 1
-        return load_reply(message)
+            if not self._faults.restarts_workers:
+                raise self._death(worker, "its reply") from None
+            self._words[worker][Word.DONE] = 0  # it did not do it to the end
+            self._notice_death(worker)
+            return
+        self._messages += 1
+        self._replied[worker] = load_reply(message)
+
+    def _notice_death(self, worker: int) -> None:
+        """Wait until the watcher has seen a death that we know of."""
+        deadline = monotonic() + KILL_SECONDS
+        while worker not in self._watcher.dead and monotonic() < deadline:
+            self._replies[worker].wait(perf_counter() + _TICK)
 
     def words(self, word: int) -> list[int]:
         """Return one control word of each worker."""
         return [words[word] for words in self._words]
 
     def _death(self, worker: int, call: str, hint: str = "") -> WorkerDied:
-        exitcode = self._processes[worker].wait(KILL_SECONDS)
+        exitcode = self._links[worker].process.wait(KILL_SECONDS)
         return WorkerDied(worker, self.ranges[worker], exitcode, call, hint)
 
-    # ── the watcher thread ──────────────────────────────────────────────────────────────────────
+    # ── restarts ────────────────────────────────────────────────────────────────────────────────
 
-    def _watch(self) -> None:
-        notices: dict[Any, int] = {
-            process.exit_notice: w for w, process in enumerate(self._processes)
-        }
-        watched: list[Any] = [self._end_watch, self._alarm, *notices]
+    def _restart(
+        self, workers: Sequence[int], call: str, timing: tuple[str, float, float] | None
+    ) -> None:
+        """Bring up new processes in the place of those that died, and tell them what to do.
+
+        Cut short by a timeout or Ctrl-C, it is taken up again by the next call.
+
+        Raises:
+            CallTimeout: When the time is up.
+            WorkerDied: If one dies too often.
+        """
+        for worker in workers:
+            if self._links[worker].stage is Stage.READY:
+                self._replace(worker, call, self._death(worker, call))
         while True:
-            for key in wait(watched):
-                if key is self._end_watch:
-                    return
-                if key is self._alarm:
-                    try:
-                        self._alarm.recv_bytes()
-                    except (EOFError, OSError):
-                        watched.remove(key)
-                        continue
-                else:
-                    watched.remove(key)
-                    self._dead.add(notices[key])
-                    # what it started would keep its pipe open, and a reader of it waiting
-                    self._processes[notices[key]].kill_group()
-                self._trouble = True
-                for reply in self._replies:
-                    reply.release()
+            try:
+                self._start_up.drive(workers, Stage.READY, self.revival, timing)
+                break
+            except WorkerDied as death:
+                self._replace(death.worker, call, death)
+            except ExceptionGroup as deaths:
+                for other in deaths.exceptions:
+                    if not isinstance(other, WorkerDied):
+                        raise
+                    self._replace(other.worker, call, other)
+        with ctrl_c_held_back():
+            self._adopt_signals()
+            self._watcher.refresh(list(workers))
+            for worker in workers:
+                self._resume(worker)
+
+    def _replace(self, worker: int, call: str, death: WorkerDied) -> None:
+        """Start a new process in the place of one that died, or raise if that is too much."""
+        self._attempts[worker] = self._attempts.get(worker, 0) + 1
+        self._deaths[worker] = death
+        if self._attempts[worker] > _ATTEMPTS:
+            hint = f". It was restarted {_ATTEMPTS} times in this call and died again"
+        elif not self._budget.spend(worker, monotonic()):
+            hint = f". It was restarted as often as allowed ({self._faults.limit})"
+        else:
+            hint = ""
+        if hint:
+            raise WorkerDied(worker, self.ranges[worker], death.exitcode, call, hint)
+        warn_caller(f"{death}. It is restarted, and its episodes are truncated.", RuntimeWarning)
+        with ctrl_c_held_back():
+            self._links[worker].end(monotonic() + KILL_SECONDS)
+            self.restarts[worker] += 1
+            with worker_environment():
+                self._links[worker] = self._start(worker)
+
+    def _resume(self, worker: int) -> None:
+        """Give a restarted worker the command in flight, if it was asked to do one."""
+        if worker not in self._waiting or self._is_done(worker):
+            return
+        if self._command in (Command.STEP, Command.RESET):
+            self._requests[worker].release()
+            if self._payloads:
+                self._send(worker, self._payloads[self._waiting.index(worker)])
+            return
+        # what killed it once may do so again: that call failed
+        words = self._words[worker]
+        words[Word.STATUS] = Status.HAS_REPLY | Status.FAILED
+        words[Word.DONE] = self._sequence
+        self._replied[worker] = Reply(failures=[Death(self._deaths[worker])])
 
     # ── the end ─────────────────────────────────────────────────────────────────────────────────
 
@@ -397,29 +461,28 @@ class WorkerPool:
     def _close(self, deadline: float, held: Sequence[Any]) -> list[Exception]:
         failures: list[Exception] = []
         try:
-            if self._watcher is not None:
+            if self._watcher.is_watching:
                 failures = self._ask_to_close(deadline, held)
-            self._stop_watching()
-            for connection in self._connections:
-                connection.close()  # a worker that waits for its block reads the end and leaves
-            for process in self._processes:
-                while not held and monotonic() < deadline and process.wait(_TICK) is None:
+            self._watcher.stop()
+            for link in self._links:
+                link.connection.close()  # a worker that waits for its block reads that and leaves
+            for link in self._links:
+                while not held and monotonic() < deadline and link.process.wait(_TICK) is None:
                     continue
         finally:
             deadline = monotonic() + KILL_SECONDS
-            for process in self._processes:
-                process.end(deadline)
-                process.close()
+            for link in self._links:
+                link.end(deadline)
             self._release()
         return failures
 
     def _ask_to_close(self, deadline: float, held: Sequence[Any]) -> list[Exception]:
-        alive = [w for w in range(len(self._processes)) if w not in self._dead]
+        alive = [w for w in self._all if w not in self._watcher.dead]
         self.prepare(Command.CLOSE, workers=alive)
         self.wake()
         failures: list[Exception] = []
         for worker in alive:
-            while not self._is_done(worker) and worker not in self._dead:
+            while not self._is_done(worker) and worker not in self._watcher.dead:
                 # a reply that nobody took may be too large for the pipe and hold the worker up
                 failures += self._drain(worker, 0.0)
                 if held or monotonic() > deadline:
@@ -432,27 +495,18 @@ class WorkerPool:
     def _drain(self, worker: int, timeout: float) -> list[Exception]:
         """Read what the worker's pipe holds; return what environments raised in close."""
         failures: list[Exception] = []
-        connection = self._connections[worker]
+        connection = self._links[worker].connection
         with contextlib.suppress(EOFError, OSError):
             while not failures and connection.poll(max(0.0, timeout)):
                 failures += [
                     failure.to_error(worker)
                     for failure in load_reply(connection.recv_bytes()).failures
-                    if failure.call == COMMAND_NAMES[Command.CLOSE]
+                    if isinstance(failure, Failure) and failure.call == COMMAND_NAMES[Command.CLOSE]
                 ]
         return failures
 
-    def _stop_watching(self) -> None:
-        if self._watcher is not None:
-            # a message, since the end of the pipe may be open in a process that the caller forked
-            self._watch_end.send_bytes(b"end")
-            self._watcher.join(KILL_SECONDS)
-
     def _release(self) -> None:
-        for end in (*self._requests, *self._replies):
-            end.unlink()
-        for connection in (*self._connections, self._alarm, self._end_watch, self._watch_end):
-            connection.close()
+        self._watcher.release()
         self._words = []
         if self._block is not None:
             self._block.close()
@@ -460,20 +514,22 @@ class WorkerPool:
     @property
     def pids(self) -> tuple[int, ...]:
         """The process ids of the workers."""
-        return tuple(process.pid for process in self._processes)
+        return tuple(link.process.pid for link in self._links)
+
+    @property
+    def affinity(self) -> tuple[frozenset[int], ...] | None:
+        """The CPUs that each worker may run on, as the system says; None if it doesn't."""
+        if self._closed or not hasattr(os, "sched_getaffinity"):
+            return None
+        with contextlib.suppress(ProcessLookupError):
+            return tuple(frozenset(os.sched_getaffinity(pid)) for pid in self.pids)
+        return None
 
 
-def failures_of(replies: Sequence[tuple[int, Reply]]) -> list[WorkerRaised]:
+def failures_of(replies: Sequence[tuple[int, Reply]]) -> list[WorkerRaised | WorkerDied]:
     """Return the errors to raise for what environments raised."""
     return [failure.to_error(worker) for worker, reply in replies for failure in reply.failures]
 
 
-def raise_all(failures: Sequence[Exception]) -> None:
-    """Raise the only failure as it is, several as an `ExceptionGroup`, and nothing for none."""
-    if len(failures) == 1:
-        raise failures[0]
-    if failures:
-        first = str(failures[0]).partition("\n")[0]
-        raise ExceptionGroup(
-            f"{len(failures)} failures in workers; the first: {first}", list(failures)
-        )
+def _no_revival(worker: int) -> None:
+    """A worker that starts for the first time goes on from nothing."""

@@ -12,8 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from superdex.errors import WorkerDied
 from superdex.vector._group import GroupSettings
 from superdex.vector._info import InfoEntry
+from superdex.vector._notices import Notice
 from superdex.vector._remote import Failure
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "NOTHING",
     "Command",
     "Construction",
+    "Death",
     "Reply",
     "ResetRequest",
     "Status",
@@ -35,11 +38,25 @@ class Word:
     SEQUENCE: Final = 1
     BUFFER: Final = 2
     HAS_PAYLOAD: Final = 3
+    SENT_AT: Final = 4
+    """Times are in nanoseconds of the monotonic clock, which all processes share."""
+
     DONE: Final = 8
     STATUS: Final = 9
     TOUCHED_COLUMNS: Final = 10
     ENV_STEPS: Final = 11
     LIVE_SCENES: Final = 12
+    DONE_AT: Final = 13
+    BUSY_NS: Final = 14
+    """Spent on commands, which is the environments' time."""
+
+    TRANSPORT_NS: Final = 15
+    """Between the caller's sending a command and the worker's having it."""
+
+    IDLE_NS: Final = 16
+    """Between a reply and the caller's sending the next command."""
+
+    ENV_ERRORS: Final = 17
 
 
 class Command:
@@ -92,20 +109,31 @@ class ResetRequest:
     options: list[dict[str, Any] | None]
 
 
+@dataclass(frozen=True)
+class Death:
+    """A worker that died while it was called, in the place of its reply; it was restarted."""
+
+    error: WorkerDied
+
+    def to_error(self, worker: int) -> WorkerDied:
+        """Return the error to raise, as `Failure.to_error` does."""
+        return self.error
+
+
 @dataclass
 class Reply:
     """What does not fit the block.
 
     Attributes:
         entries: Infos that have no column.
-        notices: Messages for the user, as (kind, message).
-        failures: What environments raised.
+        notices: Messages for the user.
+        failures: What environments raised, and workers that died while they were called.
         results: Of CALL, each pickled.
     """
 
     entries: list[InfoEntry] = field(default_factory=list)
-    notices: list[tuple[str, str]] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
+    failures: list[Failure | Death] = field(default_factory=list)
     results: list[bytes] = field(default_factory=list)
 
 

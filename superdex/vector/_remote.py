@@ -30,6 +30,8 @@ __all__ = [
     "dumps_entries",
     "env_failure",
     "loads",
+    "summary_of",
+    "traceback_of",
 ]
 
 loads = pickle.loads
@@ -171,12 +173,7 @@ class Failure:
         if isinstance(error, EnvFailure):
             env_index, call = error.env_index, error.call
             error = error.__cause__ or error
-        text = "".join(traceback.format_exception(error))
-        try:
-            summary = f"{type(error).__name__}: {error}"
-        except Exception:
-            summary = type(error).__name__
-        return cls(env_index, call, summary, text, _dump_exception(error))
+        return cls(env_index, call, summary_of(error), traceback_of(error), _dump_exception(error))
 
     def to_error(self, worker: int) -> WorkerRaised:
         """Return the error to raise in the parent, its cause attached."""
@@ -189,6 +186,19 @@ class Failure:
                 cause = RemoteError(self.traceback)
         error.__cause__ = cause
         return error
+
+
+def summary_of(error: BaseException) -> str:
+    """Return an exception in one line or few: its class and what it says."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return an exception with its traceback as text."""
+    return "".join(traceback.format_exception(error))
 
 
 def _dump_exception(error: BaseException) -> bytes | None:

@@ -10,7 +10,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["Options", "Seed", "derived_seed", "normalize_options", "normalize_seeds", "select_rows"]
+__all__ = [
+    "Options",
+    "Seed",
+    "derived_seed",
+    "drawn_seed",
+    "normalize_options",
+    "normalize_seeds",
+    "select_rows",
+]
 
 Seed: TypeAlias = int | np.integer | Sequence[int | None] | np.ndarray | None
 Options: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None
@@ -56,6 +64,11 @@ def _checked(value: Any, name: str) -> int:
     if not _is_integer(value) or value < 0:
         raise ValueError(f"{name} must be None or a non-negative integer, got {value!r}.")
     return int(value)
+
+
+def drawn_seed() -> int:
+    """Return a fresh seed of 32 bits from the system's entropy."""
+    return int(np.random.SeedSequence().generate_state(1)[0])
 
 
 def derived_seed(seed: int, episode: int) -> int:

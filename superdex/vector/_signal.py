@@ -20,6 +20,7 @@ import errno
 import mmap
 import os
 import secrets
+from math import inf
 from multiprocessing import resource_tracker
 from time import perf_counter
 from typing import Any
@@ -89,7 +90,7 @@ class Signal:
             _multiprocessing.sem_unlink(name)
             resource_tracker.unregister(name, "semaphore")
 
-    def wait(self, deadline: float | None = None) -> bool:
+    def wait(self, deadline: float = inf) -> bool:
         """Wait until woken; return False if `deadline`, on `perf_counter`'s clock, came first."""
         acquire = self._acquire
         if acquire(False):
@@ -99,7 +100,7 @@ class Signal:
             os.sched_yield()
             if acquire(False):
                 return True
-        if deadline is None:
+        if deadline == inf:
             return bool(acquire())
         return bool(acquire(True, max(0.0, deadline - perf_counter())))
 

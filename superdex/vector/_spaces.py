@@ -36,6 +36,16 @@ class SpaceReport:
     metadata: dict[str, Any]
     render_mode: str | None
 
+    def check_same(self, other: SpaceReport) -> None:
+        """Raise `ValueError` unless what was built anew has spaces of the same shape and dtype."""
+        for role in ("observation", "action"):
+            was, new = getattr(self, role).space, getattr(other, role).space
+            if was.shape != new.shape or was.dtype != new.dtype:
+                raise ValueError(
+                    f"An environment that was built anew has another {role} space: expected "
+                    f"{was.shape} {was.dtype}, got {new.shape} {new.dtype}."
+                )
+
 
 def report_spaces(envs: Sequence[gym.Env[Any, Any]], first_index: int) -> SpaceReport:
     """Return the report of one worker's environments.

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
+from time import perf_counter_ns
 from types import FrameType
 from typing import Any
 
@@ -16,6 +17,7 @@ from superdex._parent_process import end_with_parent
 from superdex.vector import _remote
 from superdex.vector._block import Block
 from superdex.vector._columns import InfoWriter
+from superdex.vector._episodes import Revival
 from superdex.vector._group import EnvGroup, GroupArrays
 from superdex.vector._info import InfoEntry
 from superdex.vector._inner import VectorEnvGroup
@@ -31,6 +33,7 @@ from superdex.vector._protocol import (
 from superdex.vector._remote import EnvFailure, Failure
 from superdex.vector._signal import Signal
 from superdex.vector._spaces import SpaceReport
+from superdex.vector._whereabouts import whereabouts
 
 __all__ = ["Worker", "run"]
 
@@ -71,14 +74,35 @@ class Worker:
             GroupArrays(*(arrays[k][buffer, rows] for k in _OUTPUTS if k in arrays))
             for buffer in (0, 1)
         ]
+        for out, other in zip(self._outputs, reversed(self._outputs), strict=True):
+            out.last_observation = other.observation
+        self.group.clock.record_to(arrays["timing"][rows])
+        # a restarted worker goes on counting
+        self.group.env_steps = self.words[Word.ENV_STEPS]
+        self.group.env_errors = self.words[Word.ENV_ERRORS]
         self._infos = InfoWriter(self.index_range, arrays["info_data"], arrays["info_mask"])
         self._count_scenes()
+
+    def revive(self, revival: Revival) -> None:
+        """Go on in the place of a worker that died."""
+        if revival.columns is not None:
+            self._infos.follow(revival.columns)
+        self.group.revive(revival)
 
     def handle(self, command: int, buffer: int, payload: Any) -> Reply:
         """Do what the command says and return what does not fit the block.
 
         Failures of environments are in the reply; nothing is raised for them.
         """
+        started = perf_counter_ns()
+        reply = self._handle(command, buffer, payload)
+        nanoseconds = perf_counter_ns() - started
+        self.words[Word.BUSY_NS] += nanoseconds
+        if command == Command.STEP:
+            self.group.clock.plan(nanoseconds * 1e-9)
+        return reply
+
+    def _handle(self, command: int, buffer: int, payload: Any) -> Reply:
         if command == Command.STEP:
             return self._step(buffer, payload)
         reply = Reply()
@@ -96,6 +120,7 @@ class Worker:
         except Exception as error:
             reply = self._failed(error, command)
         self._count_scenes()
+        self.words[Word.ENV_ERRORS] = self.group.env_errors
         reply.notices = self.group.notices.take()
         return reply if reply != NOTHING else NOTHING
 
@@ -111,11 +136,13 @@ class Worker:
             return self._failed(error, Command.STEP)
         self.words[Word.ENV_STEPS] = group.env_steps
         if entries or group.notices.pending:
+            self.words[Word.ENV_ERRORS] = group.env_errors
             return Reply(entries, group.notices.take())
         return NOTHING
 
     def _failed(self, error: Exception, command: int) -> Reply:
         self._infos.discard()
+        self.words[Word.ENV_ERRORS] = self.group.env_errors
         return Reply(failures=[Failure.of(error, COMMAND_NAMES[command])])
 
     def _finish_infos(self, buffer: int) -> list[InfoEntry]:
@@ -129,7 +156,12 @@ class Worker:
 
 
 def run(
-    worker: int, connection: Connection, alarm: Connection, request: Signal, reply: Signal
+    worker: int,
+    connection: Connection,
+    alarm: Connection,
+    inquiry: Connection,
+    request: Signal,
+    reply: Signal,
 ) -> None:
     """Be worker number `worker` until told to close, or until the parent is gone.
 
@@ -137,10 +169,11 @@ def run(
         worker: The worker's number.
         connection: The pipe to the parent.
         alarm: Where a byte tells the parent at once that something failed.
+        inquiry: Where the parent asks what takes so long.
         request: Woken by the parent when there is a command.
         reply: Wakes the parent.
     """
-    _settle_process()
+    _settle_process(inquiry)
     try:
         connection.send_bytes(_remote.dumps("here"))
         built = _construct(connection)
@@ -150,6 +183,9 @@ def run(
             layout = _remote.loads(connection.recv_bytes())
             with Block(layout, recv_handle(connection)) as block:
                 built.attach(block.arrays, worker)
+                revival = _remote.loads(connection.recv_bytes())
+                if revival is not None:
+                    built.revive(revival)
                 connection.send_bytes(_remote.dumps("attached"))
                 _serve(built, connection, alarm, request, reply)
         finally:
@@ -195,12 +231,16 @@ def _serve(
 ) -> None:
     words = worker.words
     done = words[Word.DONE]
+    done_at = perf_counter_ns()
     command = 0
     while command != Command.CLOSE:
         request.wait()
         sequence = words[Word.SEQUENCE]
         if sequence == done:
             continue  # a wake-up too many
+        sent_at, now = words[Word.SENT_AT], perf_counter_ns()
+        words[Word.IDLE_NS] += max(0, sent_at - done_at)
+        words[Word.TRANSPORT_NS] += now - max(sent_at, done_at)
         command = words[Word.COMMAND]
         answer = _answer(worker, command, connection)
         message = None if answer is NOTHING else _dump_reply(answer, worker)
@@ -208,6 +248,7 @@ def _serve(
         if answer.failures:
             status |= Status.FAILED
         words[Word.STATUS] = status
+        words[Word.DONE_AT] = done_at = perf_counter_ns()
         words[Word.DONE] = done = sequence
         reply.release()
         if message is not None:
@@ -245,9 +286,9 @@ def load_reply(message: bytes) -> Reply:
         return Reply([], notices, [*failures, Failure.of(error, "info")], results)
 
 
-def _settle_process() -> None:
+def _settle_process(inquiry: Connection) -> None:
     """Make this process a worker: a group of its own, quiet at Ctrl-C, gone with its parent."""
-    end_with_parent()
+    end_with_parent(inquiry, lambda: _remote.dumps(whereabouts()))
     signal.signal(signal.SIGINT, _do_nothing)
     # The parent blocked it while spawning, so that Ctrl-C before this line prints no traceback.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

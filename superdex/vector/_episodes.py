@@ -1,0 +1,130 @@
+"""Where every environment stands in its sequence of episodes.
+
+A worker knows it of its own environments. The caller's process keeps a `Ledger` of all of them
+where workers may be restarted: a worker that was killed can't be asked, and what counts then is
+what the caller was told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from superdex.vector._seeding import drawn_seed
+
+__all__ = ["Episode", "Ledger", "Revival"]
+
+
+@dataclass
+class Episode:
+    """Where one environment stands.
+
+    Attributes:
+        seed: The last seed that it was given.
+        number: Of the episode in progress, 0 for the one that began with that seed; −1 before the
+            first reset.
+        options: Of its last reset by the caller.
+    """
+
+    seed: int | None = None
+    number: int = -1
+    options: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Revival:
+    """What a restarted worker needs to go on in the place of the one before.
+
+    Attributes:
+        episodes: Of each of its environments.
+        lost: Rows whose episode was cut short; the next step says so.
+        ended: Rows whose episode had ended before.
+        attributes: What `set_attr` had set, by name, for each environment.
+        columns: The info columns in use.
+    """
+
+    episodes: list[Episode]
+    lost: list[int]
+    ended: list[int]
+    attributes: list[dict[str, Any]]
+    columns: Any = None
+
+
+@dataclass
+class Ledger:
+    """What the caller was told of every environment.
+
+    Args:
+        num_envs: All environments.
+        autoreset_mode: Of the vector environment.
+        episode_seeds: Whether environments that are given no seed need one.
+    """
+
+    num_envs: int
+    autoreset_mode: AutoresetMode
+    episode_seeds: bool
+    _resetting: tuple[Sequence[int], Sequence[int | None], Sequence[Any]] = field(
+        default=((), (), ()), init=False
+    )
+
+    def __post_init__(self) -> None:
+        self._seeds: list[int | None] = [None] * self.num_envs
+        self._options: list[dict[str, Any] | None] = [None] * self.num_envs
+        self._attributes: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        self._numbers = np.full(self.num_envs, -1, np.int64)
+        self._ended = np.zeros(self.num_envs, np.bool_)
+
+    def begin_reset(
+        self,
+        rows: Sequence[int],
+        seeds: Sequence[int | None],
+        options: Sequence[dict[str, Any] | None],
+    ) -> list[int | None]:
+        """Note what a reset asks for, until `finish_reset`; return the seeds to use.
+
+        They are those given, and with `episode_seeds` a drawn one for each environment that never
+        had any.
+        """
+        chosen = list(seeds)
+        if self.episode_seeds:
+            for position, row in enumerate(rows):
+                if chosen[position] is None and self._seeds[row] is None:
+                    chosen[position] = drawn_seed()
+        self._resetting = rows, chosen, options
+        return chosen
+
+    def finish_reset(self) -> None:
+        """The reset that was begun came to its end."""
+        for row, seed, options in zip(*self._resetting, strict=True):
+            self._options[row] = options
+            self._ended[row] = False
+            self._numbers[row] += 1
+            if seed is not None:
+                self._seeds[row], self._numbers[row] = seed, 0
+        self._resetting = (), (), ()
+
+    def note_step(self, ended: np.ndarray, autoreset: np.ndarray) -> None:
+        """Note which episodes ended in a step and which environments it reset, (num_envs,) bool."""
+        self._numbers += autoreset
+        if self.autoreset_mode is not AutoresetMode.SAME_STEP:
+            self._ended[:] = ended
+
+    def note_attribute(self, row: int, name: str, value: Any) -> None:
+        """Note that `set_attr` set an attribute."""
+        self._attributes[row][name] = value
+
+    def revival(self, rows: range, columns: Any = None) -> Revival:
+        """Return what the worker of these environments needs after a restart."""
+        begun = self._numbers[rows.start : rows.stop] >= 0
+        ended = self._ended[rows.start : rows.stop]
+        return Revival(
+            [Episode(self._seeds[r], int(self._numbers[r]), self._options[r]) for r in rows],
+            np.flatnonzero(begun & ~ended).tolist(),
+            np.flatnonzero(ended).tolist(),
+            [self._attributes[r] for r in rows],
+            columns,
+        )
