@@ -237,6 +237,7 @@ class EnvGroup:
     ) -> None:
         """Give rows their turn; `rewards` gets longer with each that is done."""
         shape, dtype, small = self._cast.shape, self._cast.dtype, self._small
+        array = np.ndarray
         reward: Any
         for row, (step, action) in turns:
             if idle and row in idle:
@@ -252,7 +253,7 @@ class EnvGroup:
                     out.truncated[row] = bool(truncated)
                     observation, info = self._end(row, observation, info, out)
             if not (
-                observation.__class__ is np.ndarray
+                observation.__class__ is array
                 and observation.shape == shape
                 and observation.dtype is dtype
             ):

@@ -19,7 +19,7 @@ __all__ = ["EnvTiming", "Statistics", "pool_statistics"]
 class EnvTiming:
     """How long one environment takes, in seconds.
 
-    Steps are timed all the time where they take more than 20 µs on average, else one in 32;
+    Steps are timed all the time where they take more than 20 µs on average, else one in 128;
     resets always.
 
     Attributes:

@@ -18,7 +18,7 @@ __all__ = ["EnvClock", "Record"]
 _LONG_SECONDS = 20e-6
 """Steps that take longer on average are timed always."""
 
-_INTERVAL = 32
+_INTERVAL = 128
 """Of shorter steps, one in so many is timed."""
 
 
