@@ -44,6 +44,7 @@ from superdex.vector._arguments import (
     checked_functions,
     checked_mode,
 )
+from superdex.vector._calls import EnvCalls
 from superdex.vector._collector import Collector
 from superdex.vector._episodes import Ledger, Revival
 from superdex.vector._faults import FaultPolicy
@@ -53,7 +54,7 @@ from superdex.vector._layout import batch_layout
 from superdex.vector._local import LocalPool
 from superdex.vector._pool import WorkerPool
 from superdex.vector._process import refuse_in_unguarded_main, warn_of_crowd
-from superdex.vector._protocol import Command, Construction, Reply, ResetRequest, Word
+from superdex.vector._protocol import Command, Construction, ResetRequest, Word
 from superdex.vector._results import BatchedResetResult, BatchedStepResult
 from superdex.vector._seeding import (
     Options,
@@ -68,8 +69,6 @@ from superdex.vector._startup import raise_all
 from superdex.vector._statistics import Statistics, pool_statistics
 
 __all__ = ["HybridVectorEnv"]
-
-_OWN_CALLS = {"reset", "step", "close"}
 
 
 class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
@@ -217,6 +216,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         # processes that nobody told to end; quiet in both cases.
         self._finalizer = Finalize(self, self._pool.close, exitpriority=100)
         self._flight = Flight(self._pool)
+        self._calls = EnvCalls(self._flight, self._split)
         try:
             self._adopt_spaces()
             self._attach(copy=copy)
@@ -522,39 +522,15 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
                 usable.
             ValueError: For reset, step and close, which have calls of their own.
         """
-        return self._call("call", name, args, kwargs, indices)
-
-    def _call(
-        self,
-        method: str,
-        name: str,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        indices: Sequence[int] | np.ndarray | None,
-    ) -> tuple[Any, ...]:
-        self._flight.lifecycle.check("call", method)
-        if name in _OWN_CALLS:
-            raise ValueError(
-                f"{method}({name!r}) is refused: use {name}() of the vector environment."
-            )
-        rows = self._chosen(indices)
-        positions = self._split.by_worker(rows)
-        replies = self._ask(
-            name,
-            Command.CALL,
-            {w: (self._slots(w, rows, at), name, args, kwargs) for w, at in positions.items()},
-        )
-        results: list[Any] = [None] * len(rows)
-        for worker, reply in replies:
-            for position, result in zip(positions[worker], reply.results, strict=True):
-                results[position] = _remote.loads(result)
-        return tuple(results)
+        self._flight.lifecycle.check("call")
+        return self._calls.call("call", name, args, kwargs, self._chosen(indices))
 
     def get_attr(
         self, name: str, indices: Sequence[int] | np.ndarray | None = None
     ) -> tuple[Any, ...]:
         """Return an attribute of environments, from where it lives; as `call` without arguments."""
-        return self._call("get_attr", name, (), {}, indices)
+        self._flight.lifecycle.check("call", "get_attr")
+        return self._calls.call("get_attr", name, (), {}, self._chosen(indices))
 
     def set_attr(
         self, name: str, values: Any, indices: Sequence[int] | np.ndarray | None = None
@@ -572,48 +548,18 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         """
         self._flight.lifecycle.check("call", "set_attr")
         rows = self._chosen(indices)
-        if not isinstance(values, list | tuple):
-            values = [values] * len(rows)
-        if len(values) != len(rows):
-            raise ValueError(
-                f"values must hold one value per environment: expected {len(rows)}, "
-                f"got {len(values)}."
-            )
-        requests = {
-            worker: (self._slots(worker, rows, at), name, [values[position] for position in at])
-            for worker, at in self._split.by_worker(rows).items()
-        }
-        self._ask(f"set_attr({name!r})", Command.SET_ATTR, requests)
+        values = self._calls.set_attr(name, values, rows)
         if self._ledger is not None:
             for row, value in zip(rows, values, strict=True):
                 self._ledger.note_attribute(row, name, value)
 
     def render(self, indices: Sequence[int] | np.ndarray | None = None) -> tuple[Any, ...]:
         """Return each environment's picture, as its own `render` gives it."""
-        return self._call("render", "render", (), {}, indices)
+        self._flight.lifecycle.check("call", "render")
+        return self._calls.call("render", "render", (), {}, self._chosen(indices))
 
     def _chosen(self, indices: Sequence[int] | np.ndarray | None) -> Sequence[int]:
         return range(self.num_envs) if indices is None else select_rows(indices, self.num_envs)
-
-    def _slots(self, worker: int, rows: Sequence[int], positions: Sequence[int]) -> list[int]:
-        """Return the slots in a worker of the environments at some positions of `rows`."""
-        start = self._split.ranges[worker].start
-        return [rows[position] - start for position in positions]
-
-    def _ask(
-        self, name: str, command: int, requests: dict[int, tuple[Any, ...]]
-    ) -> list[tuple[int, Reply]]:
-        """Send some workers a request each, wait for all of them, and return their replies."""
-        payloads = _remote.dump_requests(requests.values(), f"arguments of {name}")
-        self._flight.check_alive(name, restart=True)
-        if not requests:
-            return []
-        try:
-            self._flight.start("call", command, payloads=payloads, workers=list(requests))
-            return self._flight.finish("call", name=name)
-        except KeyboardInterrupt:
-            self._flight.interrupt()
-            raise
 
     # ── numbers and the end ─────────────────────────────────────────────────────────────────────
 
