@@ -22,6 +22,7 @@ __all__ = ["MEMORY", "Names", "Series", "judge", "measure_parent", "measure_work
 # How the names of quantities in bytes end; the others are counts.
 MEMORY = "memory"
 _PATIENCE_SECONDS = 2.0
+_NOTHING: frozenset[str] = frozenset()
 
 
 class Series:
@@ -122,7 +123,8 @@ class Names:
 
     def look(self) -> None:
         """Take down what is there now."""
-        self._seen.append(self._all() - self._before)
+        # An empty set each time would be growth of the parent's memory itself.
+        self._seen.append(self._all() - self._before or _NOTHING)
 
     def count_left(self) -> list[int]:
         """Return for each look how many of those names were never removed."""
