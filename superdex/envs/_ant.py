@@ -12,7 +12,7 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from superdex.envs._config import SceneEnvCfg
-from superdex.envs._model_env import ModelEnv, unbounded
+from superdex.envs._model_env import ModelEnv, squared_norm, unbounded
 from superdex.envs._scene_env import (
     Info,
     RewardTerms,
@@ -115,14 +115,14 @@ class Ant:
             qvel=qvel,
             ctrl=data.ctrl,
             # Body 0 is the world; the nine others are the ant's.
-            contact_wrenches=data.cfrc_ext[1:],
-            quaternion=qpos[3:7],
+            contact_wrenches=data.cfrc_ext[..., 1:, :],
+            quaternion=qpos[..., 3:7],
             observation={
-                "angular_velocity": qvel[3:6],
-                "height": qpos[2:3],
-                "joint_angles": qpos[7:],
-                "joint_velocities": qvel[6:],
-                "linear_velocity": qvel[:3],
+                "angular_velocity": qvel[..., 3:6],
+                "height": qpos[..., 2:3],
+                "joint_angles": qpos[..., 7:],
+                "joint_velocities": qvel[..., 6:],
+                "linear_velocity": qvel[..., :3],
             },
         )
 
@@ -155,12 +155,15 @@ class AntEnv(ModelEnv):
     """
 
     cfg_class: ClassVar[type[SceneEnvCfg]] = AntEnvCfg
+    holds_action = True
     cfg: AntEnvCfg
     _agent: Ant
 
     def __init__(self, cfg: AntEnvCfg | Mapping[str, Any] | None = None, **overrides: Any) -> None:
         super().__init__(cfg, **overrides)
-        self._x_before = 0.0
+        # what a batch steps gives no contact wrenches
+        self.array_hooks = not self.cfg.observe_contacts
+        self._x_before: Any = 0.0
         self._setup_action_space(torque=Box(-1.0, 1.0, (8,), np.float32))
         self._setup_observation_space(**self._observed_boxes())
         self._load_model(
@@ -209,7 +212,7 @@ class AntEnv(ModelEnv):
         agent.qvel[:] += scale * self.np_random.standard_normal(agent.qvel.shape)
 
     def _before_step(self) -> None:
-        self._x_before = float(self._agent.qpos[0])
+        self._x_before = self._agent.qpos[..., 0].copy()
 
     def _apply_action(self, action: StructuredAction) -> None:
         self._agent.ctrl[:] = action["torque"]
@@ -218,19 +221,18 @@ class AntEnv(ModelEnv):
         agent = self._agent
         observation = dict(agent.observation)
         if self.cfg.use_rotation_vector:
-            observation["orientation"] = rotation_vector = np.empty(3)
-            mujoco.mju_quat2Vel(rotation_vector, agent.quaternion, 1.0)
+            observation["orientation"] = rotation_vectors(agent.quaternion)
         else:
             observation["orientation"] = agent.quaternion
         if self.cfg.full_observation:
-            observation["position"] = agent.qpos[:2]
+            observation["position"] = agent.qpos[..., :2]
         if self.cfg.observe_contacts:
             # mj_step leaves these out unless a sensor wants them.
             mujoco.mj_rnePostConstraint(agent.model, agent.data)
             observation["contact_wrenches"] = agent.contact_wrenches.clip(
                 -_WRENCH_LIMIT, _WRENCH_LIMIT
             )
-        return observation, {"x_position": float(agent.qpos[0])}
+        return observation, {"x_position": agent.qpos[..., 0]}
 
     def _compute_reward_terms(
         self, action: StructuredAction, observation: StructuredObservation, info: Info
@@ -240,8 +242,8 @@ class AntEnv(ModelEnv):
         torque = action["torque"]
         terms = {
             "forward": cfg.forward_reward_weight * velocity,
-            "healthy": cfg.healthy_reward if self._is_healthy() else 0.0,
-            "control": -cfg.ctrl_cost_weight * float(torque.dot(torque)),
+            "healthy": cfg.healthy_reward * self._is_healthy(),
+            "control": -cfg.ctrl_cost_weight * squared_norm(torque),
         }
         if cfg.observe_contacts:
             wrenches = observation["contact_wrenches"].ravel()
@@ -249,9 +251,18 @@ class AntEnv(ModelEnv):
         return terms
 
     def _check_stop_criteria(self, observation: StructuredObservation, info: Info) -> StopReasons:
-        return StopReasons() if self._is_healthy() else StopReasons(terminated="Unhealthy")
+        return StopReasons.where(terminated={"Unhealthy": ~self._is_healthy()})
 
-    def _is_healthy(self) -> bool:
+    def _is_healthy(self) -> Any:
         low, high = self.cfg.healthy_z_range
         # A height that is not finite is in no range.
-        return bool(low <= self._agent.qpos[2] <= high)
+        height = self._agent.qpos[..., 2]
+        return (low <= height) & (height <= high)
+
+
+def rotation_vectors(quaternions: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return unit quaternions (…, 4) as rotation vectors (…, 3) in rad."""
+    vectors = np.empty((*quaternions.shape[:-1], 3))
+    for index in np.ndindex(vectors.shape[:-1]):
+        mujoco.mju_quat2Vel(vectors[index], quaternions[index], 1.0)
+    return vectors

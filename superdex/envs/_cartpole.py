@@ -76,7 +76,7 @@ class CartPole:
             qpos=data.qpos,
             qvel=data.qvel,
             ctrl=data.ctrl,
-            force_on_pole=data.body("pole").xfrc_applied[:1],
+            force_on_pole=data.body("pole").xfrc_applied[..., :1],
             observation={
                 "angular_vel": data.joint("hinge").qvel,
                 "linear_vel": data.joint("slider").qvel,
@@ -103,6 +103,8 @@ class CartPoleEnv(ModelEnv):
     """
 
     cfg_class: ClassVar[type[SceneEnvCfg]] = CartPoleEnvCfg
+    array_hooks = True
+    holds_action = True
     cfg: CartPoleEnvCfg
     _agent: CartPole
 
@@ -154,12 +156,11 @@ class CartPoleEnv(ModelEnv):
     def _compute_reward_terms(
         self, action: StructuredAction, observation: StructuredObservation, info: Info
     ) -> RewardTerms:
-        return {"upright": 0.0 if self._has_fallen(observation) else 1.0}
+        return {"upright": 1.0 - self._has_fallen(observation)}
 
     def _check_stop_criteria(self, observation: StructuredObservation, info: Info) -> StopReasons:
-        if self._has_fallen(observation):
-            return StopReasons(terminated="Pole angle exceeded threshold")
-        return StopReasons()
+        fallen = self._has_fallen(observation)
+        return StopReasons.where(terminated={"Pole angle exceeded threshold": fallen})
 
-    def _has_fallen(self, observation: StructuredObservation) -> bool:
-        return bool(abs(observation["vertical_ang"][0]) > self.cfg.max_pole_angle)
+    def _has_fallen(self, observation: StructuredObservation) -> Any:
+        return abs(observation["vertical_ang"][..., 0]) > self.cfg.max_pole_angle

@@ -12,7 +12,7 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from superdex.envs._config import SceneEnvCfg
-from superdex.envs._model_env import ModelEnv, unbounded
+from superdex.envs._model_env import ModelEnv, squared_norm, unbounded
 from superdex.envs._scene_env import Info, RewardTerms, StructuredAction, StructuredObservation
 from superdex.scenes import MujocoScene
 
@@ -55,7 +55,7 @@ class HalfCheetahEnvCfg(SceneEnvCfg):
 
 @dataclass(frozen=True, slots=True)
 class HalfCheetah:
-    """Where to read and drive the cheetah of a scene: live views of its data."""
+    """Where to read and drive the cheetah of a scene, or of a batch: live views of its data."""
 
     qpos: NDArray[np.float64]
     qvel: NDArray[np.float64]
@@ -68,19 +68,19 @@ class HalfCheetah:
         """Find the cheetah in a scene."""
         qpos, qvel = scene.data.qpos, scene.data.qvel
         observation = {
-            "height": qpos[1:2],
-            "joint_angles": qpos[_ROOT:],
-            "joint_velocities": qvel[_ROOT:],
-            "linear_velocity": qvel[:2],
-            "pitch": qpos[2:3],
-            "pitch_velocity": qvel[2:3],
+            "height": qpos[..., 1:2],
+            "joint_angles": qpos[..., _ROOT:],
+            "joint_velocities": qvel[..., _ROOT:],
+            "linear_velocity": qvel[..., :2],
+            "pitch": qpos[..., 2:3],
+            "pitch_velocity": qvel[..., 2:3],
         }
         return cls(
             qpos=qpos,
             qvel=qvel,
             ctrl=scene.data.ctrl,
             observation=observation,
-            full_observation={**observation, "position": qpos[:1]},
+            full_observation={**observation, "position": qpos[..., :1]},
         )
 
 
@@ -106,6 +106,8 @@ class HalfCheetahEnv(ModelEnv):
     """
 
     cfg_class: ClassVar[type[SceneEnvCfg]] = HalfCheetahEnvCfg
+    array_hooks = True
+    holds_action = True
     cfg: HalfCheetahEnvCfg
     _agent: HalfCheetah
 
@@ -113,7 +115,7 @@ class HalfCheetahEnv(ModelEnv):
         self, cfg: HalfCheetahEnvCfg | Mapping[str, Any] | None = None, **overrides: Any
     ) -> None:
         super().__init__(cfg, **overrides)
-        self._x_before = 0.0
+        self._x_before: Any = 0.0
         self._setup_action_space(torque=Box(-1.0, 1.0, (6,), np.float32))
         self._load_model(
             "half_cheetah.xml",
@@ -124,12 +126,13 @@ class HalfCheetahEnv(ModelEnv):
                 "use_rest_springs": self.cfg.use_rest_springs,
             },
         )
-        self._observed = (
-            self._agent.full_observation if self.cfg.full_observation else self._agent.observation
-        )
         self._setup_observation_space(
-            **{name: unbounded(*view.shape) for name, view in self._observed.items()}
+            **{name: unbounded(*view.shape) for name, view in self._observed().items()}
         )
+
+    def _observed(self) -> dict[str, NDArray[np.float64]]:
+        agent = self._agent
+        return agent.full_observation if self.cfg.full_observation else agent.observation
 
     def _edit_model(self, spec: mujoco.MjSpec) -> None:
         if not self.cfg.use_gravity:
@@ -144,13 +147,13 @@ class HalfCheetahEnv(ModelEnv):
         agent.qvel[:] += scale * self.np_random.standard_normal(agent.qvel.shape)
 
     def _before_step(self) -> None:
-        self._x_before = float(self._agent.qpos[0])
+        self._x_before = self._agent.qpos[..., 0].copy()
 
     def _apply_action(self, action: StructuredAction) -> None:
         self._agent.ctrl[:] = action["torque"]
 
     def _make_observation(self) -> tuple[StructuredObservation, Info]:
-        return self._observed, {"x_position": float(self._agent.qpos[0])}
+        return self._observed(), {"x_position": self._agent.qpos[..., 0]}
 
     def _compute_reward_terms(
         self, action: StructuredAction, observation: StructuredObservation, info: Info
@@ -159,5 +162,5 @@ class HalfCheetahEnv(ModelEnv):
         torque = action["torque"]
         return {
             "forward": self.cfg.forward_reward_weight * velocity,
-            "control": -self.cfg.ctrl_cost_weight * float(torque.dot(torque)),
+            "control": -self.cfg.ctrl_cost_weight * squared_norm(torque),
         }

@@ -79,6 +79,12 @@ class BoxLayout:
             flat[place] = value if len(shape) == 1 else np.reshape(value, -1)
         return flat
 
+    def flatten_rows(self, structured: Mapping[str, Any], out: NDArray[Any]) -> None:
+        """Write values (K, *shape) by name into `out`, (K, size), in its dtype."""
+        for name, place, shape in self._places:
+            value = structured[name]
+            out[:, place] = value if len(shape) == 1 else np.reshape(value, (len(out), -1))
+
     def check(self, structured: Mapping[str, Any], what: str) -> None:
         """Check that the values have the declared names and shapes.
 
@@ -98,6 +104,12 @@ class BoxLayout:
         return {
             name: flat[place] if len(shape) == 1 else flat[place].reshape(shape)
             for name, place, shape in self._places
+        }
+
+    def rows(self, flat: NDArray[Any]) -> Structured:
+        """Return the parts of (K, size) vectors by name, as views (K, *shape) of them."""
+        return {
+            name: flat[:, place].reshape(len(flat), *shape) for name, place, shape in self._places
         }
 
     def to_flat(self, structured: Mapping[str, Any], what: str) -> NDArray[Any]:
@@ -148,6 +160,11 @@ class BoxLayout:
         if not math.isfinite(sum(action.tolist())) and not np.isfinite(action).all():
             raise ValueError(f"The action must be finite, got {action}")
         clipped: NDArray[Any] = np.minimum(np.maximum(action, self.low), self.high)
+        return clipped
+
+    def clipped_rows(self, flat: NDArray[Any]) -> NDArray[Any]:
+        """Return actions (K, size), of the layout's dtype and finite, as new ones in the bounds."""
+        clipped: NDArray[Any] = np.minimum(np.maximum(flat, self.low), self.high)
         return clipped
 
     def _converted(self, action: NDArray[Any]) -> NDArray[Any]:

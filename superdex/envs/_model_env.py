@@ -10,6 +10,7 @@ from typing import Any
 import mujoco
 import numpy as np
 from gymnasium.spaces import Box
+from numpy.typing import NDArray
 
 from superdex.envs._scene_env import SceneEnv
 from superdex.scenes import MujocoScene
@@ -21,6 +22,11 @@ _LARGEST = float(np.finfo(np.float32).max)
 def unbounded(*shape: int) -> Box:
     """Return a box for float32 numbers of any size."""
     return Box(-_LARGEST, _LARGEST, shape, np.float32)
+
+
+def squared_norm(vectors: NDArray[Any]) -> Any:
+    """Return the squared lengths of vectors (…, n) as float64, (…,), each to the same bits."""
+    return np.square(vectors).sum(axis=-1).astype(np.float64)
 
 
 class ModelEnv(SceneEnv):
@@ -45,25 +51,28 @@ class ModelEnv(SceneEnv):
         Args:
             file_name: A file beside this module.
             edit: Applies the configuration to the parsed model before it is compiled.
-            agent: Makes the agent of a new scene.
+            agent: Makes the agent of a scene or a batch.
             fields: The configuration values that `edit` depends on.
         """
+        self._agent_of = agent
         fields = dict(fields)
         timesteps = self._dt / _timestep(file_name)
         fits = round(timesteps) >= 1 and abs(timesteps - round(timesteps)) < 1e-9 * timesteps
         if not fits:
             fields["simulation_frequency"] = self.cfg.simulation_frequency
 
-        def build() -> tuple[MujocoScene, Any]:
+        def build() -> tuple[MujocoScene, None]:
             spec = mujoco.MjSpec.from_string(_mjcf(file_name))
             if not fits:
                 spec.option.timestep = self._dt
             edit(spec)
             # No field beside the state: these environments measure from qpos, which is in it.
-            scene = MujocoScene.from_spec(spec, fields=())
-            return scene, agent(scene)
+            return MujocoScene.from_spec(spec, fields=()), None
 
         self._load_scene(repr(tuple(fields.values())), build, fields=fields)
+
+    def _find_agent(self, scene: Any) -> Any:
+        return self._agent_of(scene)
 
     def _render_camera(self) -> str:
         return "track"

@@ -8,13 +8,16 @@ import numpy as np
 
 
 def owned(value: dict[str, Any]) -> dict[str, Any]:
-    """Return an info whose arrays are copies: those of the scene change with the next step."""
+    """Return an info whose arrays are copies: those of the scene change with the next step.
+
+    Arrays without an axis, which hooks written for arrays give for one environment, become numbers.
+    """
     return {name: _own_entry(entry) for name, entry in value.items()}
 
 
 def _own_entry(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return value.copy()
+        return value.copy() if value.ndim else value[()]
     if isinstance(value, dict):
         return owned(value)
     if type(value) in (list, tuple):

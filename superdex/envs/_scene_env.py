@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -32,6 +32,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
+from superdex.envs._batch import UNSTABLE_REASON, SceneEnvBatch
 from superdex.envs._config import RENDER_MODES, SceneEnvCfg
 from superdex.envs._layout import BoxLayout
 from superdex.envs._outcome import as_number, in_words, owned
@@ -55,12 +56,48 @@ class StopReasons(NamedTuple):
     """Why an episode ends, in words; None where it goes on.
 
     Attributes:
-        terminated: The task's own end, such as "Unhealthy".
-        truncated: An end from outside the task, such as a limit.
+        terminated: The task's own end, such as "Unhealthy". In hooks written for arrays also an
+            array of reasons and Nones, (…,); see `where`.
+        truncated: An end from outside the task, such as a limit; likewise.
     """
 
-    terminated: str | None = None
-    truncated: str | None = None
+    terminated: Any = None
+    truncated: Any = None
+
+    @classmethod
+    def where(
+        cls,
+        terminated: Mapping[str, Any] | None = None,
+        truncated: Mapping[str, Any] | None = None,
+    ) -> StopReasons:
+        """Return the reasons whose condition holds, for one environment or an array of them.
+
+        Args:
+            terminated: Reason → condition, a bool or an array of them, (…,); the first one counts.
+            truncated: Likewise.
+
+        Example:
+            >>> import numpy as np
+            >>> from superdex.envs import StopReasons
+            >>> StopReasons.where(terminated={"Fell": np.array([True, False])}).terminated
+            array(['Fell', None], dtype=object)
+            >>> StopReasons.where(terminated={"Fell": False})
+            StopReasons(terminated=None, truncated=None)
+        """
+        return cls(_reason_where(terminated or {}), _reason_where(truncated or {}))
+
+
+def _reason_where(conditions: Mapping[str, Any]) -> Any:
+    """Return the first reason whose condition holds, of each environment."""
+    reasons: Any = None
+    for reason, condition in conditions.items():
+        if np.ndim(condition) == 0:
+            reasons = reason if reasons is None and condition else reasons
+        elif condition.any():
+            if reasons is None:
+                reasons = np.full(np.shape(condition), None)
+            reasons[condition & (reasons == None)] = reason  # noqa: E711  # of each element
+    return reasons
 
 
 _GO_ON = StopReasons()
@@ -77,9 +114,23 @@ class SceneEnv(gym.Env[Observation, Action]):
         cfg: Settings as the class's `cfg_class` or a dict; None for the defaults.
         overrides: Settings that win over `cfg`, so that keywords of `gymnasium.make` arrive here.
 
+    Hooks that a step calls may be written for arrays: with `…` for any leading axis of
+    environments, as in `self._agent.qpos[..., 0]`. A class that declares so with `array_hooks` is
+    stepped faster by `HybridVectorEnv`: all environments of a worker at once, the physics by one
+    native call. The results are the same to the bit; `superdex.testing.check_array_hooks` proves
+    it for a class.
+
     Attributes:
         cfg: The settings.
         reset_options: The options of the last `reset`, for `_reset_scene`.
+        array_hooks: Of the class: `_before_step`, `_apply_action`, `_make_observation`,
+            `_compute_reward_terms` and `_check_stop_criteria` are written for arrays. What they
+            keep for later is copied from live views, and they draw no random numbers.
+        array_fields: Of the class: attributes that differ between environments and last longer
+            than a step, such as a target that `_reset_scene` draws. In array hooks they have a
+            leading axis of environments.
+        holds_action: Of the class: `_apply_action` writes the same for each substep of a step, so
+            that once is enough.
 
     Example:
         >>> from gymnasium.spaces import Box
@@ -110,6 +161,9 @@ class SceneEnv(gym.Env[Observation, Action]):
     # Gymnasium's name and type.
     metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES)}  # noqa: RUF012
     cfg_class: ClassVar[type[SceneEnvCfg]] = SceneEnvCfg
+    array_hooks: bool = False
+    array_fields: tuple[str, ...] = ()
+    holds_action: bool = False
 
     cfg: SceneEnvCfg
     _scene: Any
@@ -177,6 +231,13 @@ class SceneEnv(gym.Env[Observation, Action]):
     def _before_step(self) -> None:
         """Remember what a step is measured against; called before the first physics step."""
 
+    def _find_agent(self, scene: Any) -> Any:
+        """Return the agent of a scene, or with a leading axis of environments that of a batch.
+
+        Where `_load_scene`'s builder returns None for the agent, this makes it. An agent that
+        array hooks use must come from here: a batch has its own.
+        """
+
     def _render_camera(self) -> Any:
         """Return the camera to draw from: a name, a number or the scene's own kind of camera."""
         return -1
@@ -224,7 +285,10 @@ class SceneEnv(gym.Env[Observation, Action]):
         else:
             share = SceneShare.of_own(name, builder, self._stopwatch)
         self._share = share
-        self._scene, self._agent = share.data.scene, share.data.agent
+        self._scene = share.data.scene
+        if share.data.agent is None:
+            share.data.agent = self._find_agent(self._scene)
+        self._agent = share.data.agent
         return share.data
 
     # Gymnasium's interface
@@ -296,13 +360,16 @@ class SceneEnv(gym.Env[Observation, Action]):
             if took_turn:
                 share.restore()
             self._before_step()
-            for _ in range(self._num_substeps):
-                self._apply_action(structured_action)
+            for substep in range(self._num_substeps):
+                if substep == 0 or not self.holds_action:
+                    self._apply_action(structured_action)
                 advance(dt)
             structured, info = self._make_observation()
             observation = self._observation_layout.flatten(structured)
             terms = self._compute_reward_terms(structured_action, structured, info)
             stop = self._check_stop_criteria(structured, info)
+            if share.is_unstable():
+                stop = StopReasons(UNSTABLE_REASON, stop[1])
             share.keep()
         finally:
             if took_turn:
@@ -375,6 +442,17 @@ class SceneEnv(gym.Env[Observation, Action]):
 
     # Beyond Gymnasium's interface
 
+    @classmethod
+    def make_batch(cls, envs: Sequence[SceneEnv], num_threads: int = 1) -> SceneEnvBatch:
+        """Return environments of this class as a batch that is stepped at once.
+
+        `HybridVectorEnv` asks for it; it steps them one by one where they can't be.
+
+        Raises:
+            NotBatchable: The message says why.
+        """
+        return SceneEnvBatch(envs, num_threads)
+
     @contextmanager
     def own_state(self) -> Iterator[None]:
         """Inside, the scene holds this environment's state, derived quantities refreshed.
@@ -400,6 +478,7 @@ class SceneEnv(gym.Env[Observation, Action]):
                 # Unless the body closed the environment.
                 if self._share is share:
                     share.keep()
+                    share.is_unstable()  # what was stepped in there is no business of a later step
                     share.check_model(thorough=True)
             finally:
                 share.give_turn()

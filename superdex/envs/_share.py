@@ -32,9 +32,19 @@ class SceneShare:
         name: As given.
         driven: What to step: the scene, or what times it.
         is_shared: Whether others may be on the scene.
+        is_unstable: Returns whether the physics went astray since it was last called.
     """
 
-    __slots__ = ("_manager", "_state", "_turn_holder", "data", "driven", "is_shared", "name")
+    __slots__ = (
+        "_manager",
+        "_state",
+        "_turn_holder",
+        "data",
+        "driven",
+        "is_shared",
+        "is_unstable",
+        "name",
+    )
 
     def __init__(
         self,
@@ -49,6 +59,7 @@ class SceneShare:
         self.driven: Scene[Any] = data.scene
         if stopwatch is not None:
             self.driven = TimedScene(data.scene, stopwatch)
+        self.is_unstable: Callable[[], bool] = getattr(data.scene, "take_unstable", _never)
         self._manager = manager
         self._state: Any = None
         self._turn_holder: int | None = None
@@ -145,6 +156,10 @@ class SceneShare:
         else:
             self.driven.restore_state(self.data.initial_state)
 
+    def read_state(self) -> Any:
+        """Return the numbers of this environment's state in the scene, live; it was reset."""
+        return self.data.scene.read_state(self._state)  # type: ignore[attr-defined]
+
     def check_model(self, *, thorough: bool) -> None:
         """Check that nobody changed the model of a shared scene, where the scene can tell.
 
@@ -211,3 +226,8 @@ def _captured_if_possible(scene: Scene[Any]) -> Any:
         return first_state(scene)
     except NotImplementedError:
         return None
+
+
+def _never() -> bool:
+    """Stand in for `take_unstable`, which a scene may lack."""
+    return False

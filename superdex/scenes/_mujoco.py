@@ -32,8 +32,11 @@ if TYPE_CHECKING:
     from superdex.scenes._drawing import Camera, Drawing
 
 _SIGNATURE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
+# The warnings after which MuJoCo resets a simulation.
+UNSTABLE = slice(mujoco.mjtWarning.mjWARN_BADQPOS.value, mujoco.mjtWarning.mjWARN_BADQACC.value + 1)
 # How far dt may be from a whole number of timesteps, as a share: 1/60 is no binary number.
 _TIMESTEP_TOLERANCE = 1e-6
+_CALM = bytes(4 * (UNSTABLE.stop - UNSTABLE.start))
 # One sequence for all scenes of the process: a handle of another scene is never taken for an own.
 _next_handle = itertools.count(1).__next__
 
@@ -72,6 +75,7 @@ class MujocoScene:
         self._free: list[tuple[NDArray[np.float64], ...]] = []
         self._substeps: dict[float, int] = {}
         self._stepping = threading.Lock()
+        self._warnings = self._data.warning.number[UNSTABLE]
         # What the saved fields held before refresh(); None once the scene moved on.
         self._before_refresh: tuple[NDArray[Any], ...] | None = None
         self._drawings: dict[tuple[int, int], Drawing] = {}
@@ -174,7 +178,7 @@ class MujocoScene:
             RuntimeError: Another thread is stepping the scene.
             ClosedError: The scene is closed.
         """
-        count = self._substeps.get(dt) or self._count_substeps(dt)
+        count = self._substeps.get(dt) or self.count_substeps(dt)
         if not self._stepping.acquire(blocking=False):
             raise RuntimeError(
                 "Two threads step one scene at the same time. Environments of a shared scene take "
@@ -185,6 +189,27 @@ class MujocoScene:
             mujoco.mj_step(self._model, self._data, count)
         finally:
             self._stepping.release()
+
+    def take_unstable(self) -> bool:
+        """Return whether the simulation became unstable since the last look.
+
+        MuJoCo has reset it to the model's default state then.
+        """
+        if self._warnings.tobytes() == _CALM:
+            return False
+        self._warnings[:] = 0
+        return True
+
+    def read_state(self, handle: int, /) -> NDArray[np.float64]:
+        """Return the numbers of a captured state: its `mjSTATE_INTEGRATION`, live.
+
+        Raises:
+            ValueError: The handle was released, or is another scene's.
+        """
+        saved = self._states.get(handle)
+        if saved is None:
+            raise self._unknown(handle)
+        return saved[0]
 
     def refresh(self) -> None:
         """Compute derived quantities at the present state, which stays as it is to the bit.
@@ -275,11 +300,16 @@ class MujocoScene:
         self._substeps.clear()
         self._free.clear()
         self._fields = ()
+        self._warnings = np.zeros(0, np.int32)  # the other one is a view of the data
         self._before_refresh = self._guard = None
         self._model = self._data = None
 
-    def _count_substeps(self, dt: float) -> int:
-        """Return how many timesteps `dt` is, remembered for the next call."""
+    def count_substeps(self, dt: float) -> int:
+        """Return how many timesteps `dt` is.
+
+        Raises:
+            ValueError: It is no whole, positive number of them.
+        """
         if self._model is None:
             raise _closed()
         timestep = self._timestep

@@ -212,6 +212,7 @@ class InfoWriter:
         self._pattern_taken: list[tuple[Any, ...]] = []
         self._sparse: dict[int, tuple[list[int], list[Any]]] = {}
         self._entries: list[InfoEntry] = []
+        self._dense: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def add(self, row: int, info: dict[Any, Any]) -> None:
         """Take the info of the environment at `row` of this group.
@@ -230,6 +231,23 @@ class InfoWriter:
                     self._pattern_taken.append(values)
                     return
         self._add_general(row, info)
+
+    def add_rows(self, info: Mapping[str, np.ndarray], rows: np.ndarray) -> None:
+        """Take arrays (K, …) of infos, of the environments in a mask (K,).
+
+        It comes before `add`, and leads to what `add` of each one's values would.
+        """
+        rest = {}
+        for key, values in info.items():
+            slot, column = self._columns.get(key, (-1, None))
+            if column is None or values.dtype != column.dtype or values.shape[1:] != column.shape:
+                rest[key] = values
+            else:
+                self._dense[slot] = values, rows
+        if rest:
+            for row in np.flatnonzero(rows).tolist():
+                entry = {key: values[row] for key, values in rest.items()}
+                self._entries.append((self._start + row, entry))
 
     def _add_general(self, row: int, info: dict[Any, Any]) -> None:
         rest = {}
@@ -290,10 +308,16 @@ class InfoWriter:
         touched = 0
         if self._pattern_rows:
             # a reset may come in any order of rows, and of some of them only
-            if self._sparse or self._pattern_rows != self._all_rows:
+            if self._sparse or self._dense or self._pattern_rows != self._all_rows:
                 self._spread_pattern()
             else:
                 touched |= self._write_dense(self._views[buffer])
+        for slot, (array, present) in self._dense.items():
+            data, mask = self._views[buffer][slot]
+            data[:] = array
+            data[~present] = 0
+            mask[:] = present
+            touched |= 1 << slot
         for slot, (rows, values) in self._sparse.items():
             touched |= self._write_sparse(self._views[buffer][slot], slot, rows, values)
         entries = self._entries
@@ -324,8 +348,9 @@ class InfoWriter:
         self, view: tuple[np.ndarray, np.ndarray], slot: int, rows: list[int], values: list[Any]
     ) -> int:
         data, mask = view
-        data.fill(0)
-        mask.fill(False)
+        if slot not in self._dense:
+            data.fill(0)
+            mask.fill(False)
         try:
             data[rows] = values
         except OverflowError:

@@ -1,0 +1,259 @@
+"""K environments of one class stepped together, where their hooks are written for arrays.
+
+The hooks run on a *body*: an instance of the class whose scene and agent are a batch, so that
+everything they read and write has a leading axis of environments. What the environments remember
+beside the physics, their attributes named in `array_fields`, are arrays there.
+
+The physics of environment k is row k of the batch. It moves to the environment's own place in the
+scene and back when the environment itself is used: by a reset, a call, a look at an attribute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from superdex._batching import NotBatchable, RowError, Transitions
+from superdex.envs._outcome import in_words
+
+if TYPE_CHECKING:
+    from superdex.envs._scene_env import SceneEnv
+
+__all__ = ["UNSTABLE_REASON", "SceneEnvBatch"]
+
+
+UNSTABLE_REASON = "simulation diverged"
+"""Why an episode ends whose physics MuJoCo had to reset."""
+
+_OWN = {
+    *("_action_layout", "_observation_layout", "_share", "_np_random", "_np_random_seed"),
+    *("_elapsed_steps", "reset_options", "_stopwatch", "_closed", "spec"),
+    *("observation_space", "action_space", "metadata", "render_mode"),
+}
+"""Attributes of every environment that its hooks don't depend on in a step."""
+
+
+class SceneEnvBatch:
+    """Environments stepped together.
+
+    Args:
+        envs: The environments.
+        num_threads: Native threads that step the physics.
+
+    Raises:
+        NotBatchable: If they differ in class, scene or settings, or their hooks are not written
+            for arrays.
+    """
+
+    def __init__(self, envs: Sequence[SceneEnv], num_threads: int = 1) -> None:
+        from superdex.scenes._batch import MujocoBatch
+
+        first = envs[0]
+        self._check(envs)
+        self._envs = envs
+        self._batch = MujocoBatch(first._scene, len(envs), num_threads)
+        self._body = _body(first, self._batch)
+        for name in first.array_fields:
+            values = [np.asarray(getattr(env, name)) for env in envs]
+            setattr(self._body, name, np.stack(values))
+        self._remembered = self._memory(first)
+        self._elapsed_steps = np.zeros(len(envs), np.int64)
+        self._limit = first.cfg.steps_per_episode
+        self._calls = 1 if first.holds_action else first._num_substeps
+        self._substeps = first._num_substeps // self._calls
+
+    @staticmethod
+    def _check(envs: Sequence[SceneEnv]) -> None:
+        from superdex.scenes import MujocoScene
+
+        first = envs[0]
+        cls = type(first)
+        if not first.array_hooks:
+            raise NotBatchable(f"{cls.__name__} does not declare array_hooks")
+        for env in envs:
+            if type(env) is not cls:
+                raise NotBatchable(f"it holds a {type(env).__name__} beside a {cls.__name__}")
+            if env._scene is not first._scene:
+                raise NotBatchable(f"its {cls.__name__}s do not share one scene")
+            if env.cfg != first.cfg:
+                raise NotBatchable(f"its {cls.__name__}s have different settings")
+            for name, value in SceneEnvBatch._memory(first).items():
+                if not _same(vars(env).get(name), value):
+                    raise NotBatchable(
+                        f"its {cls.__name__}s differ in {name}, which is not among array_fields"
+                    )
+        if type(first._scene) is not MujocoScene:
+            raise NotBatchable(f"a {type(first._scene).__name__} is no MujocoScene")
+        if first.cfg.profile:
+            raise NotBatchable("profile=True takes the time of each environment's own hooks")
+        if not first._loaded_share().is_shared:
+            raise NotBatchable(f"its {cls.__name__} has a scene of its own")
+
+    def step(
+        self,
+        actions: NDArray[Any],
+        observation: NDArray[Any],
+        reward: NDArray[np.float64],
+        rows: NDArray[np.int32] | None = None,
+    ) -> Transitions:
+        """Step environments once.
+
+        Args:
+            actions: (K, size), of the action space's dtype.
+            observation: (K, size), written in full; rows that were not stepped hold no meaning.
+            reward: (K,), likewise.
+            rows: Which environments, sorted; all if None.
+
+        Raises:
+            RowError: If an action is not finite; nothing has moved then.
+        """
+        body, batch = self._body, self._batch
+        self._check_finite(actions, rows)
+        structured_action = body._action_layout.rows(body._action_layout.clipped_rows(actions))
+        body._before_step()
+        for _ in range(self._calls):
+            body._apply_action(structured_action)
+            batch.step(body._dt, self._substeps, rows)
+        structured, info = body._make_observation()
+        body._observation_layout.flatten_rows(structured, observation)
+        terms = body._compute_reward_terms(structured_action, structured, info)
+        stop = body._check_stop_criteria(structured, info)
+        count = len(self._envs)
+        info = {name: _rows_of(value, count) for name, value in info.items()}
+        reward.fill(0.0)
+        for name, term in terms.items():
+            term = np.asarray(term, np.float64)
+            reward += term
+            info["reward_" + name] = _rows_of(term, count)
+        if rows is None:
+            self._elapsed_steps += 1
+        else:
+            self._elapsed_steps[rows] += 1
+        return self._transitions(info, *stop)
+
+    def _transitions(self, info: dict[str, Any], terminated: Any, truncated: Any) -> Transitions:
+        count = len(self._envs)
+        reasons: dict[int, dict[str, str]] = {}
+        flags = []
+        for key, plain, reason in (
+            ("terminated_reason", "terminated", terminated),
+            ("truncated_reason", "time limit", truncated),
+        ):
+            ended = np.zeros(count, np.bool_)
+            if reason is not None:
+                each = np.broadcast_to(np.asarray(reason, object), (count,))
+                for row in np.flatnonzero(each != None):  # noqa: E711  # of each element
+                    ended[row] = True
+                    reasons.setdefault(int(row), {})[key] = in_words(each[row], plain)
+            flags.append(ended)
+        unstable = self._batch.take_unstable()
+        if unstable is not None:
+            flags[0] |= unstable
+            for row in np.flatnonzero(unstable):
+                reasons.setdefault(int(row), {})["terminated_reason"] = UNSTABLE_REASON
+        if self._limit > 0:
+            late = self._elapsed_steps >= self._limit
+            if late.any():
+                flags[1] |= late
+                for row in np.flatnonzero(late):
+                    reasons.setdefault(int(row), {}).setdefault("truncated_reason", "time limit")
+        return Transitions(flags[0], flags[1], info, reasons)
+
+    def _check_finite(self, actions: NDArray[Any], rows: NDArray[np.int32] | None) -> None:
+        if np.isfinite(actions).all():
+            return
+        bad = ~np.isfinite(actions).all(axis=1)
+        if rows is not None:
+            stepped = np.zeros(len(bad), np.bool_)
+            stepped[rows] = True
+            bad &= stepped
+            # an action that is ignored may be anything, but not get into the physics
+            actions[~stepped] = 0.0
+        for row in np.flatnonzero(bad):
+            cause = ValueError(f"The action must be finite, got {actions[row]}")
+            raise RowError(int(row)) from cause
+
+    # ── from a row to the environment and back ──────────────────────────────────────────────────
+
+    def adopt(self, row: int) -> None:
+        """Go on from where the environment of a row is, which was reset or used by itself."""
+        env = self._envs[row]
+        memory = self._memory(env)
+        for name, value in memory.items():
+            if not _same(value, self._remembered.get(name)):
+                raise NotBatchable(
+                    f"{type(env).__name__}.{name} was set in one of them, and is not among "
+                    "array_fields"
+                )
+        share = env._loaded_share()
+        self._batch.states[row] = share.read_state()
+        self._elapsed_steps[row] = env._elapsed_steps or 0
+        for name in env.array_fields:
+            getattr(self._body, name)[row] = getattr(env, name)
+
+    @staticmethod
+    def _memory(env: SceneEnv) -> dict[str, Any]:
+        """Return the attributes that the body shares with all environments."""
+        return {
+            name: value
+            for name, value in vars(env).items()
+            if name not in _OWN and name not in env.array_fields
+        }
+
+    def hand_back(self, row: int) -> None:
+        """Bring the environment of a row to where the batch is, before it is used by itself."""
+        env = self._envs[row]
+        share = env._loaded_share()
+        if env._elapsed_steps is None:
+            return
+        share.read_state()[:] = self._batch.states[row]
+        env._elapsed_steps = int(self._elapsed_steps[row])
+        for name in env.array_fields:
+            value = getattr(self._body, name)[row]
+            setattr(env, name, value.copy() if isinstance(value, np.ndarray) else value)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two attributes of environments are the same, as far as can be told."""
+    if one is other:
+        return True
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return np.array_equal(one, other)
+    try:
+        return bool(one == other)
+    except Exception:  # what can't be compared is not the same
+        return False
+
+
+class _NoGenerator:
+    """Stands in for the random generator of the body, which would serve all environments."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(
+            f"np_random.{name} was used outside of reset. Array hooks run for all environments at "
+            "once, and each one's generator is its own: draw in _reset_scene, and keep what was "
+            "drawn in an attribute named in array_fields."
+        )
+
+
+def _rows_of(value: Any, count: int) -> NDArray[Any]:
+    """Return an info of a batch as an array (K, …) that no later step changes."""
+    array = np.asarray(value)
+    if array.ndim == 0 or len(array) != count:
+        array = np.broadcast_to(array, (count, *array.shape))
+    return array.copy()
+
+
+def _body(env: SceneEnv, batch: Any) -> SceneEnv:
+    """Return an instance for the hooks to run on."""
+    body = object.__new__(type(env))
+    body.__dict__.update(env.__dict__)
+    body._scene = batch
+    body._agent = env._find_agent(batch)
+    body._share = None  # nothing to give back
+    body._closed = True
+    body._np_random = _NoGenerator()  # type: ignore[assignment]
+    return body

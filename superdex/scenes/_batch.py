@@ -1,0 +1,66 @@
+"""Many simulations of one scene's model, stepped by one native call.
+
+Each simulation is one row: its `mjSTATE_INTEGRATION`, the same numbers that `MujocoScene` captures.
+So a state goes from a scene to a row and back without loss, and `mujoco.batch.Batch` steps it to
+the same bits as `mj_step` on the scene would.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mujoco
+import numpy as np
+from mujoco.batch import Batch
+from numpy.typing import NDArray
+
+from superdex.scenes._mujoco import UNSTABLE, MujocoScene
+
+__all__ = ["MujocoBatch"]
+
+
+class MujocoBatch:
+    """Simulations of the model of a scene; stands in for the scene in code written for arrays.
+
+    Args:
+        scene: Its model is used as it is now.
+        count: Number of simulations, K.
+        num_threads: Native threads that step them.
+
+    Attributes:
+        model: The scene's model.
+        data: Fields as on `MjData`, with a leading axis of simulations: `data.qpos` is (K, nq), and
+            `data.joint("hinge").qpos` (K, 1). Those of the state (positions, velocities, controls,
+            applied forces) can be written; derived ones are those of the last step.
+        states: (K, size of the state) float64, live.
+    """
+
+    def __init__(self, scene: MujocoScene, count: int, num_threads: int = 1) -> None:
+        self.model: mujoco.MjModel = scene.model
+        self.data: Any = Batch(scene.model, count, num_threads)
+        self.states: NDArray[np.float64] = self.data.state
+        self._scene = scene
+        self._warnings = self.data.warning[:, UNSTABLE, 1]
+
+    def step(self, dt: float, count: int = 1, ids: NDArray[np.int32] | None = None) -> None:
+        """Advance simulations `count` times by `dt` seconds, as `MujocoScene.step` would.
+
+        The calling thread lets others run meanwhile.
+
+        Args:
+            dt: A whole number of the model's timesteps.
+            count: How often.
+            ids: Which simulations, sorted; all if None.
+        """
+        self.data.step(ids, self._scene.count_substeps(dt) * count)
+
+    def take_unstable(self) -> NDArray[np.bool_] | None:
+        """Return which simulations became unstable since the last look, (K,), or None for none.
+
+        MuJoCo resets those to the model's default state.
+        """
+        if not self._warnings.any():
+            return None
+        unstable: NDArray[np.bool_] = self._warnings.any(axis=1)
+        self._warnings[:] = 0
+        return unstable
