@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from superdex.vector._columns import snapshot
 from superdex.vector._seeding import drawn_seed
 
 __all__ = ["Episode", "Ledger", "Revival"]
@@ -94,7 +95,9 @@ class Ledger:
             for position, row in enumerate(rows):
                 if chosen[position] is None and self._seeds[row] is None:
                     chosen[position] = drawn_seed()
-        self._resetting = rows, chosen, options
+        # the caller may change what it passed
+        kept = {id(entry): snapshot(entry) for entry in options}
+        self._resetting = rows, chosen, [kept[id(entry)] for entry in options]
         return chosen
 
     def finish_reset(self) -> None:
@@ -115,7 +118,8 @@ class Ledger:
 
     def note_attribute(self, row: int, name: str, value: Any) -> None:
         """Note that `set_attr` set an attribute."""
-        self._attributes[row][name] = value
+        self._attributes[row].pop(name, None)  # the last one set is the last one to set again
+        self._attributes[row][name] = snapshot(value)
 
     def revival(self, rows: range, columns: Any = None) -> Revival:
         """Return what the worker of these environments needs after a restart."""

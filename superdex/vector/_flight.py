@@ -48,6 +48,8 @@ class Flight:
             self._pool.raise_if_dead(call)
             if restart:
                 self._pool.restart_dead(call)
+        except Warning:  # that the user made an error of; the next call goes on from there
+            raise
         except Exception as failure:
             self.lifecycle.break_down(failure)
             raise
@@ -90,7 +92,8 @@ class Flight:
             name: Of the call, for errors, where it is another.
 
         Raises:
-            CallTimeout: When the time is up; the call stays in flight.
+            CallTimeout: When the time is up; the call stays in flight. So it does where the user
+                made errors of warnings.
             WorkerRaised, WorkerDied, ExceptionGroup: After a failure in a step or reset everything
                 is broken; an environment that raised in another call leaves it usable.
         """
@@ -103,7 +106,7 @@ class Flight:
                     break
         except CallTimeout:
             raise
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Warning):  # a warning that the user made an error of
             self.interrupt()
             raise
         except BaseException as failure:
@@ -138,3 +141,4 @@ class Flight:
             self.lifecycle.break_down(KeyboardInterrupt("in the middle of a call"))
         else:
             self.lifecycle.interrupted = True
+            self._pool.abandoned = True

@@ -17,11 +17,12 @@ other end.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence, Set
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
 from time import monotonic, perf_counter
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import gymnasium as gym
@@ -58,9 +59,6 @@ _WHERE_TO_REGISTER = (
 
 _SMALL_BYTES = 1024
 """The largest observation that is taken as bytes."""
-
-_MARKS = ("worker_restarted", "env_error")
-"""The infos that tell of a fault."""
 
 
 @dataclass(frozen=True)
@@ -143,8 +141,7 @@ class EnvGroup:
             self.spaces: SpaceReport = report_spaces(self.envs, indices.start)
         except BaseException:
             for env in self.envs:
-                with suppress(Exception):  # the first failure is the one to report
-                    env.close()
+                _close_quietly(env)  # the first failure is the one to report
             raise
         self._steps = [env.step for env in self.envs]
         self._turns = [_turn_of(env) for env in self.envs]
@@ -156,7 +153,9 @@ class EnvGroup:
         self._marks: dict[int, dict[str, Any]] = {}
         """What the next infos of a row say of a fault."""
         self._new: set[int] = set()
-        """Rows whose environment is new in the place of another and was not reset yet."""
+        """Rows whose environment is new in the place of another and has begun no episode yet."""
+        self._bare: set[int] = set()
+        """Those of them whose environment was not reset at all."""
         self._attributes: list[dict[str, Any]] = [{} for _ in self.envs]
         self._budget = RestartBudget(self.settings.faults)
         self._cast = ObservationCast(self.spaces.observation.space, indices, self.notices)
@@ -281,20 +280,28 @@ class EnvGroup:
         reason = self._lost.pop(row)
         ended.append(row)
         out.terminated[row], out.truncated[row] = False, True
-        last = out.last_observation[row]
-        return self._end(row, last, {"truncated_reason": reason, **self._marks.pop(row, {})}, out)
+        marks = self._marks.pop(row, {})
+        info = {"truncated_reason": reason, **marks}
+        return self._end(row, out.last_observation[row], info, out, marks)
 
     def _end(
-        self, row: int, observation: Any, info: Any, out: GroupArrays
+        self,
+        row: int,
+        observation: Any,
+        info: Any,
+        out: GroupArrays,
+        marks: Mapping[str, Any] = MappingProxyType({}),
     ) -> tuple[Any, dict[Any, Any]]:
-        """An episode of `row` ended: give reasons, and start the next one if the mode says so."""
+        """An episode of `row` ended: give reasons, and start the next one if the mode says so.
+
+        `marks` are shown with the first observation of that one, too.
+        """
         info = checked_info(info)
         reasons = end_reasons(info, out.terminated[row], out.truncated[row])
         if out.final_observation is None:
             return observation, {**info, **reasons}
         out.final_observation[row] = self._cast(row, observation)
         final_info = {key: snapshot(value) for key, value in info.items()}
-        marks = {key: final_info[key] for key in _MARKS if key in final_info}
         observation, info = self._autoreset(row)
         out.autoreset[row] = True
         return observation, {**info, **marks, **reasons, "final_info": final_info}
@@ -374,10 +381,13 @@ class EnvGroup:
             observation, info = self._reset_once(row, arguments)
         except BaseException as error:
             self._replace(row, "reset", error)
+            if arguments.get("seed") is None and (seed := self._derived_seed(row)) is not None:
+                arguments = {**arguments, "seed": seed}  # it is new since they were put together
             try:
                 observation, info = self._reset_once(row, arguments)
             except BaseException as again:
                 raise self._failure(row, "reset", again) from again
+        self._new.discard(row)
         return observation, {**info, **self._marks.pop(row)} if row in self._marks else info
 
     def _reset_once(self, row: int, arguments: dict[str, Any]) -> tuple[np.ndarray, dict[Any, Any]]:
@@ -387,7 +397,7 @@ class EnvGroup:
         observation, info = self.envs[row].reset(**own)
         self.clock.note_reset(row, perf_counter() - started)
         observation, info = self._cast(row, observation), checked_info(info)
-        self._new.discard(row)
+        self._bare.discard(row)
         return observation, info
 
     # ── faults ──────────────────────────────────────────────────────────────────────────────────
@@ -410,33 +420,35 @@ class EnvGroup:
         """
         faults, index = self.settings.faults, self.indices[row]
         failure = self._failure(row, call, error)
+        cause = failure.__cause__ or error
         if not faults.truncates_episodes:
-            raise failure from failure.__cause__
+            raise failure from cause
         if not self._budget.spend(row, monotonic()):
-            error.add_note(
+            cause.add_note(
                 f"Environment {index} was built anew as often as allowed ({faults.limit})."
             )
-            raise failure from failure.__cause__
-        summary = summary_of(failure.__cause__ or error)
+            raise failure from cause
+        summary = summary_of(cause)
         then = "its episode is truncated" if call == "step" else "reset again"
         self.notices.each(
             f"Environment {index} raised in {call}: {summary}. It is built anew, and {then}.\n\n"
-            f"{_remote.traceback_of(failure.__cause__ or error)}"
+            f"{_remote.traceback_of(cause)}"
         )
         self.env_errors += 1
-        with suppress(Exception):  # it is broken already
-            self.envs[row].close()
+        _close_quietly(self.envs[row])  # it is broken already
         env = self._build(index, self._env_fns[row])
         try:
             self.spaces.check_same(report_spaces([env], index))
             for name, value in self._attributes[row].items():
                 env.set_wrapper_attr(name, snapshot(value))
         except BaseException as again:
+            _close_quietly(env)
             raise env_failure(index, "construct", again) from again
         self.envs[row] = env
         self._steps[row] = env.step
         self._turns[row] = _turn_of(env)
         self._new.add(row)
+        self._bare.add(row)
         self._marks[row] = {"env_error": summary}
 
     def _lose(self, row: int, reason: str) -> None:
@@ -451,6 +463,7 @@ class EnvGroup:
                 self.set_attr([row], name, [value])
         self._episodes = revival.episodes
         self._new = {*revival.lost, *revival.ended}
+        self._bare = set(self._new)
         self._marks = {row: {"worker_restarted": True} for row in range(len(self.envs))}
         for row in revival.lost:
             self._lose(row, "worker restarted")
@@ -472,8 +485,7 @@ class EnvGroup:
         results = []
         for row in rows:
             try:
-                if row in self._new:  # it was reset before, as far as the caller knows
-                    self._reset_once(row, {"seed": self._derived_seed(row)})
+                self._settle(row)
                 with self._turns[row]():
                     value = self.envs[row].get_wrapper_attr(name)
                     if callable(value):
@@ -489,11 +501,22 @@ class EnvGroup:
         """Set an attribute where it lives: on the wrapper or environment that has it."""
         for row, value in zip(rows, values, strict=True):
             try:
+                self._settle(row)
                 with self._turns[row]():
                     self.envs[row].set_wrapper_attr(name, snapshot(value))
             except BaseException as error:
                 raise env_failure(self.indices[row], f"set_attr({name!r})", error) from error
+            self._attributes[row].pop(name, None)  # the last one set is the last one to set again
             self._attributes[row][name] = value
+
+    def _settle(self, row: int) -> None:
+        """Reset a new environment, which was reset before as far as the caller knows.
+
+        This is no episode: the next one has the same seed with and without it.
+        """
+        if row in self._bare:
+            episode = self._episodes[row]
+            self._reset_once(row, {"seed": self._derived_seed(row), "options": episode.options})
 
     def close(self) -> list[EnvFailure]:
         """Close each environment once; return the failures instead of raising at the first."""
@@ -507,6 +530,14 @@ class EnvGroup:
                 failure.__cause__ = error
                 failures.append(failure)
         return failures
+
+
+def _close_quietly(env: gym.Env[Any, Any]) -> None:
+    """Close an environment whose own failures are of no interest, not even a `SystemExit`."""
+    try:
+        env.close()
+    except BaseException as error:
+        env_failure(None, "close", error)  # raises Ctrl-C on where it is the caller's
 
 
 def _turn_of(env: gym.Env[Any, Any]) -> Callable[[], Any]:

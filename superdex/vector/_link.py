@@ -56,6 +56,7 @@ class WorkerLink:
         self.stage = Stage.STARTED
         self.connection, theirs = context.Pipe()
         self._inquiry, inquiry = context.Pipe()
+        self._inquired = False
         self.request, self.reply = Signal(), Signal()
         process = context.Process(
             target=target,
@@ -65,13 +66,16 @@ class WorkerLink:
         )
         try:
             process.start()
-        except BaseException:
+            self.process = WorkerProcess(process)
+        except BaseException:  # too many processes or descriptors
+            if process.pid is not None:
+                process.kill()
+                process.join()
             self.release()
             raise
         finally:
             theirs.close()
             inquiry.close()
-        self.process = WorkerProcess(process)
 
     def send(self, message: bytes) -> None:
         """Send a message, unless the worker is gone, which is noticed elsewhere."""
@@ -90,17 +94,21 @@ class WorkerLink:
 
     def ask_whereabouts(self, patience: float) -> Whereabouts | None:
         """Return what the worker is doing, or None if it does not say so within that time."""
-        try:
-            with ctrl_c_held_back():
-                while self._inquiry.poll():  # an answer that came too late
-                    self._inquiry.recv_bytes()
+        with contextlib.suppress(EOFError, OSError), ctrl_c_held_back():
+            if self._inquired and self._inquiry.poll():  # an answer that came too late
+                self._take_answer()
+            # one question at a time: those that nobody reads would fill the pipe
+            if not self._inquired:
                 self._inquiry.send_bytes(b"?")
-                if self._inquiry.poll(patience):
-                    answer: Whereabouts = _remote.loads(self._inquiry.recv_bytes())
-                    return answer
-        except (EOFError, OSError):
-            pass
+                self._inquired = True
+            if self._inquiry.poll(patience):
+                return self._take_answer()
         return None
+
+    def _take_answer(self) -> Whereabouts:
+        answer: Whereabouts = _remote.loads(self._inquiry.recv_bytes())
+        self._inquired = False
+        return answer
 
     def unlink(self) -> None:
         """Give the names of the signals up, which both sides hold by now."""

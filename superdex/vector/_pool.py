@@ -35,7 +35,12 @@ from superdex.vector._episodes import Revival
 from superdex.vector._faults import FaultPolicy, RestartBudget
 from superdex.vector._layout import Layout
 from superdex.vector._link import Stage, WorkerLink, place_of
-from superdex.vector._process import KILL_SECONDS, ctrl_c_held_back, worker_environment
+from superdex.vector._process import (
+    KILL_SECONDS,
+    LONGEST_POLL,
+    ctrl_c_held_back,
+    worker_environment,
+)
 from superdex.vector._protocol import (
     COMMAND_NAMES,
     Command,
@@ -47,7 +52,7 @@ from superdex.vector._protocol import (
 )
 from superdex.vector._remote import Failure
 from superdex.vector._spaces import SpaceReport
-from superdex.vector._startup import GRACE_SECONDS, PATIENCE, StartUp, raise_all
+from superdex.vector._startup import ASKS_AFTER, GRACE_SECONDS, PATIENCE, StartUp, raise_all
 from superdex.vector._warnings import warn_caller
 from superdex.vector._watcher import Watcher
 from superdex.vector._worker import load_reply, run
@@ -57,11 +62,11 @@ __all__ = ["WorkerPool", "failures_of"]
 _TICK = 0.01
 """Seconds between two looks at whether to go on waiting, in close."""
 
+_ABANDONED_SECONDS = 0.5
+"""How long close waits for a worker that is busy with what nobody waits for any more."""
+
 _ATTEMPTS = 3
 """How often a worker is restarted in one call."""
-
-_ASKS_AFTER = 0.1
-"""Timeouts shorter than this many seconds are taken for polling, which is not held up."""
 
 
 class WorkerPool:
@@ -98,7 +103,7 @@ class WorkerPool:
         self.status = Status.OK
         """The status bits of the last call's workers, all together."""
         self._affinity = affinity
-        self._slow_after = slow_after
+        self._slow_after = slow_after = float(slow_after)
         self._faults: FaultPolicy = constructions[0].settings.faults
         self._budget = RestartBudget(self._faults)
         self._attempts: dict[int, int] = {}
@@ -115,6 +120,9 @@ class WorkerPool:
         self._replied: dict[int, Reply] = {}
         self._command = 0
         self._payloads: Sequence[bytes] = ()
+        self.abandoned = False
+        """Whether the call in flight was interrupted, or failed in one worker while others may be
+        busy with it for long."""
         self._asleep = False
         """Whether workers of the prepared command may still have to be woken."""
         self._closed = False
@@ -210,6 +218,7 @@ class WorkerPool:
             words[Word.SEQUENCE] = sequence
         self._waiting, self._payloads, self._command = chosen, payloads, command
         self._asleep = True
+        self.abandoned = False
         self._slow_at = sent_at * 1e-9 + self._slow_after
         if self._attempts or self._replied:
             self._attempts, self._deaths, self._replied = {}, {}, {}
@@ -245,7 +254,7 @@ class WorkerPool:
             WorkerDied: If a worker died before it replied and is not restarted, or an
                 `ExceptionGroup` of several failures. What environments raised is in the replies.
         """
-        deadline = inf if timeout is None else perf_counter() + timeout
+        deadline = inf if timeout is None else perf_counter() + float(timeout)
         limit = min(deadline, self._slow_at)
         sequence = self._sequence
         if self._asleep:
@@ -256,15 +265,19 @@ class WorkerPool:
         started = perf_counter_ns()
         for worker in self._waiting:
             words, reply = self._words[worker], self._replies[worker]
-            while words[Word.DONE] != sequence:
-                if self._watcher.trouble:
-                    timing = None if timeout is None else (call, timeout, deadline)
-                    if self._gather_trouble(call, timing, all_replies=all_replies):
-                        self.status = Status.HAS_REPLY | Status.FAILED
-                        return
-                    reply = self._replies[worker]
-                if not reply.wait(limit) and words[Word.DONE] != sequence:
-                    limit = self._out_of_time(call, timeout, deadline)
+            try:
+                while words[Word.DONE] != sequence:
+                    if self._watcher.trouble:
+                        timing = None if timeout is None else (call, timeout, deadline)
+                        if self._gather_trouble(call, timing, all_replies=all_replies):
+                            self.status = Status.HAS_REPLY | Status.FAILED
+                            return
+                        reply = self._replies[worker]
+                    if not reply.wait(limit) and words[Word.DONE] != sequence:
+                        limit = self._out_of_time(call, timeout, deadline)
+            except CallTimeout:
+                self.nanoseconds_waiting[worker] += perf_counter_ns() - started
+                raise
             status |= words[Word.STATUS]
             now = perf_counter_ns()
             self.nanoseconds_waiting[worker] += now - started
@@ -277,7 +290,7 @@ class WorkerPool:
         behind = [w for w in self._waiting if not self._is_done(w)]
         if perf_counter() >= deadline:
             assert timeout is not None
-            places = self._places(behind, call) if timeout >= _ASKS_AFTER else []
+            places = self._places(behind, call) if timeout >= ASKS_AFTER else []
             raise CallTimeout(call, timeout, behind, places)
         if perf_counter() >= self._slow_at and behind:
             self._slow_at = inf
@@ -313,6 +326,7 @@ class WorkerPool:
             died = []
         if not died and (all_replies or not self._failed(waiting)):
             return False  # it was in an earlier call, or after its reply in this one
+        self.abandoned = True
         deadline = perf_counter() + GRACE_SECONDS
         for worker in waiting:
             while not (self._is_done(worker) or worker in self._watcher.dead):
@@ -422,12 +436,14 @@ class WorkerPool:
             hint = ""
         if hint:
             raise WorkerDied(worker, self.ranges[worker], death.exitcode, call, hint)
-        warn_caller(f"{death}. It is restarted, and its episodes are truncated.", RuntimeWarning)
         with ctrl_c_held_back():
-            self._links[worker].end(monotonic() + KILL_SECONDS)
-            self.restarts[worker] += 1
+            old = self._links[worker]
             with worker_environment():
-                self._links[worker] = self._start(worker)
+                self._links[worker] = self._start(worker)  # where it can't be, the old one is kept
+            old.end(monotonic() + KILL_SECONDS)
+            self.restarts[worker] += 1
+        # last, since the user may have made errors of warnings
+        warn_caller(f"{death}. It is restarted, and its episodes are truncated.", RuntimeWarning)
 
     def _resume(self, worker: int) -> None:
         """Give a restarted worker the command in flight, if it was asked to do one."""
@@ -441,6 +457,7 @@ class WorkerPool:
         # what killed it once may do so again: that call failed
         words = self._words[worker]
         words[Word.STATUS] = Status.HAS_REPLY | Status.FAILED
+        words[Word.DONE_AT] = perf_counter_ns()
         words[Word.DONE] = self._sequence
         self._replied[worker] = Reply(failures=[Death(self._deaths[worker])])
 
@@ -450,7 +467,8 @@ class WorkerPool:
         """End all workers: ask, then terminate, then kill; return what environments raised.
 
         Args:
-            timeout: Seconds for asking; terminating takes one more at most.
+            timeout: Seconds for asking; terminating takes one more at most. A worker that is busy
+                with a call that was interrupted or failed elsewhere gets half a second.
         """
         if self._closed or os.getpid() != self._owner:  # a fork of the owner owns nothing
             return []
@@ -478,6 +496,8 @@ class WorkerPool:
 
     def _ask_to_close(self, deadline: float, held: Sequence[Any]) -> list[Exception]:
         alive = [w for w in self._all if w not in self._watcher.dead]
+        calls = {w: self._words[w][Word.SEQUENCE] for w in alive}
+        busy_until = monotonic() + _ABANDONED_SECONDS if self.abandoned else inf
         self.prepare(Command.CLOSE, workers=alive)
         self.wake()
         failures: list[Exception] = []
@@ -486,6 +506,10 @@ class WorkerPool:
                 # a reply that nobody took may be too large for the pipe and hold the worker up
                 failures += self._drain(worker, 0.0)
                 if held or monotonic() > deadline:
+                    break
+                is_busy = self._words[worker][Word.DONE] != calls[worker]
+                if is_busy and monotonic() > busy_until:
+                    self._links[worker].process.end(monotonic() + _TICK)
                     break
                 self._replies[worker].wait(perf_counter() + _TICK)
             if self._is_done(worker) and self._words[worker][Word.STATUS] & Status.FAILED:
@@ -497,7 +521,7 @@ class WorkerPool:
         failures: list[Exception] = []
         connection = self._links[worker].connection
         with contextlib.suppress(EOFError, OSError):
-            while not failures and connection.poll(max(0.0, timeout)):
+            while not failures and connection.poll(min(max(0.0, timeout), LONGEST_POLL)):
                 failures += [
                     failure.to_error(worker)
                     for failure in load_reply(connection.recv_bytes()).failures

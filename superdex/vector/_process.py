@@ -22,6 +22,7 @@ from superdex._limits import usable_cpus
 
 __all__ = [
     "KILL_SECONDS",
+    "LONGEST_POLL",
     "MAIN_GUARD_EXIT_CODE",
     "MAIN_GUARD_HINT",
     "WorkerProcess",
@@ -36,6 +37,9 @@ MAIN_GUARD_EXIT_CODE = 87
 
 KILL_SECONDS = 1.0
 """How long a process gets to end after a signal."""
+
+LONGEST_POLL = 1e6
+"""The longest wait on descriptors, in seconds: the system counts milliseconds in 32 bits."""
 
 MAIN_GUARD_HINT = """\
 The workers could not start, because the script makes its vector environment as it is imported, and

@@ -7,7 +7,8 @@ few times as long as the wake-up that it saves, so that a slow environment or a 
 not keep a core busy.
 
 `multiprocessing.Semaphore` keeps its name until it is collected, and a killed process leaves it to
-the resource tracker, which complains. A `Signal` gives its name up as soon as both sides hold it.
+the resource tracker, which complains. A `Signal` gives its name up as soon as both sides hold it:
+the side that comes later does it, so that it is done even if the other was killed meanwhile.
 
 On Linux the name is that of a file in `/dev/shm`, which takes one page of it. Where that folder is
 missing, full or read-only, the error says so.
@@ -16,6 +17,7 @@ missing, full or read-only, the error says so.
 from __future__ import annotations
 
 import _multiprocessing
+import contextlib
 import errno
 import mmap
 import os
@@ -32,6 +34,9 @@ __all__ = ["Signal"]
 SPIN_SECONDS = 200e-6
 """How long a waiter spins. At 50 µs, steps of 50 to 100 µs took 1.7 times as long."""
 
+_FOREVER = 1e9
+"""Seconds, beyond which a deadline counts as none; semaphores refuse much longer ones."""
+
 _FOLDER = "/dev/shm"
 _SEMAPHORE = 1  # the kind number of a counting semaphore, as in multiprocessing.synchronize
 _MAX_VALUE = 2**31 - 1
@@ -40,8 +45,8 @@ _MAX_VALUE = 2**31 - 1
 class Signal:
     """A counting semaphore, at zero to begin with, that one spawned process can be given.
 
-    Pickled, it is the same semaphore in the process that unpickles it. Waiting and waking order
-    memory: what was written before `release` is seen after `wait`.
+    Pickled, it is the same semaphore in the process that unpickles it, which gives the name up at
+    once. Waiting and waking order memory: what was written before `release` is seen after `wait`.
 
     Raises:
         StartupError: If its folder is missing, full or not writable; the message says what to do.
@@ -82,13 +87,16 @@ class Signal:
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self._use(_multiprocessing.SemLock._rebuild(*state))
+        self._name = state[-1]
+        self.unlink()
 
     def unlink(self) -> None:
         """Give the name up; those who hold the semaphore keep it. Does nothing the second time."""
         name, self._name = self._name, None
         if name is not None:
-            _multiprocessing.sem_unlink(name)
-            resource_tracker.unregister(name, "semaphore")
+            with contextlib.suppress(FileNotFoundError):  # the other side was first
+                _multiprocessing.sem_unlink(name)
+                resource_tracker.unregister(name, "semaphore")
 
     def wait(self, deadline: float = inf) -> bool:
         """Wait until woken; return False if `deadline`, on `perf_counter`'s clock, came first."""
@@ -100,9 +108,10 @@ class Signal:
             os.sched_yield()
             if acquire(False):
                 return True
-        if deadline == inf:
+        seconds = deadline - perf_counter()
+        if seconds > _FOREVER:
             return bool(acquire())
-        return bool(acquire(True, max(0.0, deadline - perf_counter())))
+        return bool(acquire(True, max(0.0, seconds)))
 
 
 def _advice(number: int | None) -> str | None:

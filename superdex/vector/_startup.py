@@ -19,6 +19,7 @@ comes next.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from multiprocessing.connection import wait
 from multiprocessing.reduction import send_handle
 from time import perf_counter
@@ -32,6 +33,7 @@ from superdex.vector._layout import Layout
 from superdex.vector._link import Stage, WorkerLink, place_of
 from superdex.vector._process import (
     KILL_SECONDS,
+    LONGEST_POLL,
     MAIN_GUARD_EXIT_CODE,
     MAIN_GUARD_HINT,
     ctrl_c_held_back,
@@ -41,10 +43,13 @@ from superdex.vector._remote import Failure
 from superdex.vector._spaces import SpaceReport
 from superdex.vector._warnings import warn_caller
 
-__all__ = ["GRACE_SECONDS", "PATIENCE", "StartUp", "raise_all"]
+__all__ = ["ASKS_AFTER", "GRACE_SECONDS", "PATIENCE", "StartUp", "raise_all"]
 
 GRACE_SECONDS = 0.05
 """For how long further failures are gathered after the first."""
+
+ASKS_AFTER = 0.1
+"""Timeouts shorter than this many seconds are taken for polling, which is not held up."""
 
 PATIENCE = 0.2
 """Seconds for a busy worker to say what it is doing."""
@@ -104,8 +109,8 @@ class StartUp:
             messages: dict[Any, int] = {self._links[w].connection: w for w in behind}
             messages |= {self._links[w].process.exit_notice: w for w in behind}
             first = min(ends, key=lambda end: ends[end])
-            patience = None if ends[first] == float("inf") else ends[first] - perf_counter()
-            ready = wait([*messages], None if patience is None else max(0.0, patience))
+            patience = min(max(0.0, ends[first] - perf_counter()), LONGEST_POLL)
+            ready = wait([*messages], patience)
             if ready:
                 for worker in {messages[end] for end in ready}:
                     with ctrl_c_held_back():
@@ -113,13 +118,16 @@ class StartUp:
                     if failure is not None:
                         failures[worker] = failure
                         ends.setdefault("grace", perf_counter() + GRACE_SECONDS)
+            elif perf_counter() < ends[first]:
+                continue
             elif first == "slow":
-                del ends["slow"]
-                ends["never"] = float("inf")
+                ends["slow"] = inf
                 self._report_slow(behind, perf_counter() - started)
             elif first == "timeout":
                 assert timeout is not None
-                raise CallTimeout(timeout[0], timeout[1], behind)
+                call, seconds, _ = timeout
+                places = self._places(behind) if seconds >= ASKS_AFTER else []
+                raise CallTimeout(call, seconds, behind, places)
             else:
                 break
         self._raise(failures)
@@ -214,19 +222,24 @@ class StartUp:
         raise_all([f.to_error(w) for w, f in ordered if isinstance(f, Failure)])
 
     def _report_slow(self, workers: Sequence[int], seconds: float) -> None:
+        warn_caller(
+            f"{len(workers)} of {len(self._links)} workers have not started after {seconds:.1f} s: "
+            f"{'; '.join(self._places(workers))}. They are waited for. (slow_after= sets when this "
+            "warning comes.)",
+            RuntimeWarning,
+        )
+
+    def _places(self, workers: Sequence[int]) -> list[str]:
+        """Return in words what some workers are busy with; of many, the first ones."""
         places = []
         for worker in workers[:3]:
             link, indices = self._links[worker], self._constructions[worker].indices
             if link.stage is Stage.STARTED:
-                places.append(f"worker {worker} is still importing")
+                places.append(f"worker {worker} is still importing the main module")
                 continue
             where = link.ask_whereabouts(PATIENCE)
             places.append(place_of(worker, indices, where, "construct"))
-        warn_caller(
-            f"{len(workers)} of {len(self._links)} workers have not started after {seconds:.1f} s: "
-            f"{'; '.join(places)}. They are waited for.",
-            RuntimeWarning,
-        )
+        return [*places, f"and {len(workers) - 3} more workers"] if len(workers) > 3 else places
 
 
 def raise_all(failures: Sequence[Exception]) -> None:

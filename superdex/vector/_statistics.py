@@ -105,7 +105,7 @@ def pool_statistics(
         seconds_in_envs=_seconds(pool.words(Word.BUSY_NS)),
         seconds_in_transport=_seconds([there + back for there, back in arriving]),
         seconds_idle=_seconds(pool.words(Word.IDLE_NS)),
-        slowest_env=slowest_env(records, split),
+        slowest_env=slowest_env(records, split, steps),
         live_scenes=tuple(pool.words(Word.LIVE_SCENES)),
         worker_restarts=tuple(pool.restarts),
         env_errors=sum(pool.words(Word.ENV_ERRORS)),
@@ -116,15 +116,20 @@ def _seconds(nanoseconds: list[int]) -> tuple[float, ...]:
     return tuple(value * 1e-9 for value in nanoseconds)
 
 
-def slowest_env(records: np.ndarray, split: Split) -> EnvTiming | None:
-    """Return the environment that takes longest per step; records are (num_envs, …) sums."""
+def slowest_env(records: np.ndarray, split: Split, calls: int) -> EnvTiming | None:
+    """Return the environment that takes longest per step.
+
+    Args:
+        records: (num_envs, `Record.LENGTH`) sums; not every step was timed.
+        split: Which worker holds which environment.
+        calls: Steps that all environments made, timed or not.
+    """
     steps = np.maximum(records[:, Record.STEPS], 1.0)
     resets = np.maximum(records[:, Record.RESETS], 1.0)
     if not records[:, Record.STEPS].any():
         return None
     step_seconds = records[:, Record.STEP_SECONDS] / steps
-    # every environment has made as many steps as the others, timed or not
-    share = records[:, Record.RESET_SECONDS] / records[:, Record.STEPS].max()
+    share = records[:, Record.RESET_SECONDS] / max(calls, 1)
     slowest = int(np.argmax(step_seconds + share))
     return EnvTiming(
         env_index=slowest,

@@ -43,8 +43,9 @@ class Watcher:
 
     def start(self) -> None:
         """Begin to watch."""
-        self._thread = threading.Thread(target=self._watch, name="superdex-watcher", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._watch, name="superdex-watcher", daemon=True)
+        thread.start()
+        self._thread = thread
 
     def refresh(self, workers: list[int]) -> None:
         """Watch the new processes of these workers, which are alive again."""

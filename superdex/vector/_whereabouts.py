@@ -23,12 +23,15 @@ _ROWS: dict[CodeType, str] = {
     EnvGroup.reset.__code__: "row",
     EnvGroup.call.__code__: "row",
     EnvGroup.set_attr.__code__: "row",
-    EnvGroup.__init__.__code__: "index",
+    EnvGroup._build.__code__: "index",
+    EnvGroup._replace.__code__: "row",
     EnvGroup.close.__code__: "index",
 }
 """The local variable that tells the environment, for each method that goes through them."""
 
 _GROUPS = {
+    VectorEnvGroup.__init__.__code__,
+    VectorEnvGroup.revive.__code__,
     VectorEnvGroup.step.__code__,
     VectorEnvGroup.reset.__code__,
     VectorEnvGroup.call.__code__,
