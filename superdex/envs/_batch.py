@@ -125,9 +125,8 @@ class SceneEnvBatch:
         info = {name: _rows_of(value, count) for name, value in info.items()}
         reward.fill(0.0)
         for name, term in terms.items():
-            term = np.asarray(term, np.float64)
             reward += term
-            info["reward_" + name] = _rows_of(term, count)
+            info["reward_" + name] = _rows_of(np.asarray(term, np.float64), count)
         if rows is None:
             self._elapsed_steps += 1
         else:
@@ -181,6 +180,8 @@ class SceneEnvBatch:
     def adopt(self, row: int) -> None:
         """Go on from where the environment of a row is, which was reset or used by itself."""
         env = self._envs[row]
+        if env._elapsed_steps is None:
+            return  # it was never reset
         memory = self._memory(env)
         for name, value in memory.items():
             if not _same(value, self._remembered.get(name)):

@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from superdex.vector._group import GroupSettings
 from superdex.vector._remote import dumps
+from superdex.vector._split import check_count
 
 __all__ = [
     "check_actions",
@@ -67,6 +68,7 @@ def check_settings(
     inner_env_cls: type[VectorEnv[Any, Any, Any]] | None,
     inner_env_kwargs: Mapping[str, Any] | None,
 ) -> None:
+    check_count("num_threads_per_worker", settings.num_threads)
     options = settings.autoreset_options
     if not (options is None or options == "last" or callable(options)):
         raise ValueError(f"autoreset_options must be None, 'last' or a function, got {options!r}.")

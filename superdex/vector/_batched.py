@@ -6,15 +6,14 @@ attributes) stays the environment's own, and moves it out of the batch and back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from superdex._batching import EnvBatch, NotBatchable, RowError
+from superdex._batching import EnvBatch, NotBatchable
 from superdex.vector._columns import InfoWriter
 from superdex.vector._returns import end_reasons
 
@@ -92,27 +91,21 @@ class BatchedStep:
         self._all = np.ones(len(limits), np.bool_)
 
     def step(
-        self, actions: np.ndarray, out: GroupArrays, infos: InfoWriter, idle: set[int]
+        self, actions: np.ndarray, out: GroupArrays, infos: InfoWriter, idle: Set[int]
     ) -> list[int]:
         """Step the environments that are not idle; return those whose episode ended.
 
         Rows of `out` that are idle are left to the caller.
+
+        Raises:
+            RowError: If one can't be stepped; nothing has moved then.
         """
-        group = self._group
-        while True:
-            active, rows = self._all, None
-            if idle:
-                active = self._all.copy()
-                active[list(idle)] = False
-                rows = np.flatnonzero(active).astype(np.int32)
-            try:
-                taken = self._batch.step(actions, out.observation, self._reward, rows)
-                break
-            except RowError as failure:
-                error = failure.__cause__ or failure
-                group.replace(failure.row, "step", error)
-                group.lose(failure.row, "environment error")
-                idle.add(failure.row)
+        active, rows = self._all, None
+        if idle:
+            active = self._all.copy()
+            active[list(idle)] = False
+            rows = np.flatnonzero(active).astype(np.int32)
+        taken = self._batch.step(actions, out.observation, self._reward, rows)
         out.reward[:] = self._reward
         terminated, truncated = taken.terminated & active, taken.truncated & active
         if self._shortest is not None:
@@ -132,7 +125,7 @@ class BatchedStep:
                 infos.add(row, end_reasons(reasons, terminated[row], truncated[row]))
                 continue
             info = {key: values[row] for key, values in taken.info.items()} | reasons
-            observation, info = group.end(row, out.observation[row].copy(), info, out)
+            observation, info = self._group.end_episode(row, out.observation[row].copy(), info, out)
             out.observation[row] = observation
             infos.add(row, info)
         return rows_ended
@@ -145,12 +138,6 @@ class BatchedStep:
     def hand_back(self, row: int) -> None:
         """Bring an environment to where it is in the batch."""
         for wrapper in self._limits[row]:
-            wrapper._elapsed_steps = int(self._elapsed[row])
+            if wrapper._elapsed_steps is not None:
+                wrapper._elapsed_steps = int(self._elapsed[row])
         self._batch.hand_back(row)
-
-    @contextmanager
-    def turn(self, row: int) -> Iterator[None]:
-        """Inside, an environment is used by itself."""
-        self.hand_back(row)
-        yield
-        self.adopt(row)

@@ -17,8 +17,8 @@ other end.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
 from time import monotonic, perf_counter
@@ -29,7 +29,9 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from superdex._batching import NotBatchable, RowError
 from superdex.vector import _remote
+from superdex.vector._batched import BatchedStep, batched_step, slower
 from superdex.vector._columns import InfoWriter, snapshot
 from superdex.vector._episodes import Episode, Revival
 from superdex.vector._faults import FaultPolicy, RestartBudget
@@ -70,12 +72,14 @@ class GroupSettings:
         episode_seeds: Whether every episode's seed is derived from the environment's.
         autoreset_options: Options of autoresets: None, "last", or a function of (index, episode).
         faults: What happens when an environment raises.
+        num_threads: Native threads for environments that are stepped at once.
     """
 
     autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP
     episode_seeds: bool = False
     autoreset_options: AutoresetOptions = None
     faults: FaultPolicy = field(default_factory=FaultPolicy)
+    num_threads: int = 1
 
 
 @dataclass
@@ -163,6 +167,11 @@ class EnvGroup:
         # until the second copy of a large observation costs more than the call that it saves.
         nbytes = self._cast.dtype.itemsize * math.prod(self._cast.shape)
         self._small = nbytes <= _SMALL_BYTES
+        self._batched = self._make_batched()
+
+    def _make_batched(self) -> BatchedStep | None:
+        """Return what steps all environments at once, if they offer it."""
+        return batched_step(self, self.settings.num_threads)
 
     def _build(self, index: int, env_fn: Callable[[], gym.Env[Any, Any]]) -> gym.Env[Any, Any]:
         try:
@@ -192,6 +201,41 @@ class EnvGroup:
         Raises:
             EnvFailure: At the first environment that raises, if that is not to be contained.
         """
+        if self._batched is not None:
+            self._step_at_once(self._batched, actions, out, infos)
+        else:
+            self._step_one_by_one(actions, out, infos)
+
+    def _step_at_once(
+        self, batched: BatchedStep, actions: np.ndarray, out: GroupArrays, infos: InfoWriter
+    ) -> None:
+        out.clear_flags()
+        idle = self._pending | self._lost.keys()
+        try:
+            ended = batched.step(actions, out, infos, idle)
+        except RowError as failure:  # nothing has moved yet
+            self._replace(failure.row, "step", failure.__cause__ or failure)
+            self._lose(failure.row, "environment error")
+            return self.step(actions, out, infos)
+        except EnvFailure:
+            raise
+        except BaseException as error:
+            raise env_failure(None, "step", error) from error
+        for row in sorted(idle):
+            observation, info = self._step_idle(row, ended, out)
+            out.observation[row], out.reward[row] = observation, 0.0
+            if info:
+                infos.add(row, info)
+        self._finish_step(ended, idle, out)
+        return None
+
+    def _finish_step(self, ended: list[int], idle: Set[int], out: GroupArrays) -> None:
+        self.env_steps += len(self.envs) - len(idle)
+        if ended or idle:
+            out.flagged = True
+            self._pending = set(ended) if self._autoresets_next_step else set()
+
+    def _step_one_by_one(self, actions: np.ndarray, out: GroupArrays, infos: InfoWriter) -> None:
         out.clear_flags()
         steps = self.clock.steps if self.clock.due else self._steps
         idle = self._pending  # rows that are not stepped: they are reset, or say that they are lost
@@ -219,10 +263,7 @@ class EnvGroup:
             joined = np.frombuffer(b"".join(pieces), self._cast.dtype)
             out.observation[:] = joined.reshape(out.observation.shape)
         out.reward[:] = rewards
-        self.env_steps += len(self.envs) - len(idle)
-        if ended or idle:
-            out.flagged = True
-            self._pending = set(ended) if self._autoresets_next_step else set()
+        self._finish_step(ended, idle, out)
 
     def _step_rows(
         self,
@@ -250,7 +291,7 @@ class EnvGroup:
                     ended.append(row)
                     out.terminated[row] = bool(terminated)
                     out.truncated[row] = bool(truncated)
-                    observation, info = self._end(row, observation, info, out)
+                    observation, info = self.end_episode(row, observation, info, out)
             if not (
                 observation.__class__ is array
                 and observation.shape == shape
@@ -282,9 +323,9 @@ class EnvGroup:
         out.terminated[row], out.truncated[row] = False, True
         marks = self._marks.pop(row, {})
         info = {"truncated_reason": reason, **marks}
-        return self._end(row, out.last_observation[row], info, out, marks)
+        return self.end_episode(row, out.last_observation[row], info, out, marks)
 
-    def _end(
+    def end_episode(
         self,
         row: int,
         observation: Any,
@@ -398,7 +439,38 @@ class EnvGroup:
         self.clock.note_reset(row, perf_counter() - started)
         observation, info = self._cast(row, observation), checked_info(info)
         self._bare.discard(row)
+        if self._batched is not None:
+            self._adopt(self._batched, row)
         return observation, info
+
+    # ── in and out of the batch ─────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def _turn(self, row: int) -> Iterator[None]:
+        """Inside, an environment is used by itself, with its own state in its scene."""
+        batched = self._batched
+        if batched is not None:
+            batched.hand_back(row)
+        try:
+            with self._turns[row]():
+                yield
+        finally:
+            if batched is not None:
+                self._adopt(batched, row)
+
+    def _adopt(self, batched: BatchedStep, row: int) -> None:
+        """Take an environment that was used by itself into the batch, or give the batch up."""
+        try:
+            batched.adopt(row)
+        except NotBatchable as why:
+            self.notices.once("not batched", slower(why))
+            self._leave_batch(batched, except_for=row)
+
+    def _leave_batch(self, batched: BatchedStep, *, except_for: int) -> None:
+        self._batched = None
+        for row in range(len(self.envs)):
+            if row != except_for:
+                batched.hand_back(row)
 
     # ── faults ──────────────────────────────────────────────────────────────────────────────────
 
@@ -435,6 +507,8 @@ class EnvGroup:
             f"{_remote.traceback_of(cause)}"
         )
         self.env_errors += 1
+        if (batched := self._batched) is not None:
+            self._leave_batch(batched, except_for=row)
         _close_quietly(self.envs[row])  # it is broken already
         env = self._build(index, self._env_fns[row])
         try:
@@ -450,6 +524,10 @@ class EnvGroup:
         self._new.add(row)
         self._bare.add(row)
         self._marks[row] = {"env_error": summary}
+        if batched is not None and (anew := self._make_batched()) is not None:
+            for other in range(len(self.envs)):
+                anew.adopt(other)
+            self._batched = anew
 
     def _lose(self, row: int, reason: str) -> None:
         """The episode of `row` was cut short; the next step is to say so."""
@@ -486,7 +564,7 @@ class EnvGroup:
         for row in rows:
             try:
                 self._settle(row)
-                with self._turns[row]():
+                with self._turn(row):
                     value = self.envs[row].get_wrapper_attr(name)
                     if callable(value):
                         # of its own for each, so that what one does to it is not seen by the next
@@ -502,7 +580,7 @@ class EnvGroup:
         for row, value in zip(rows, values, strict=True):
             try:
                 self._settle(row)
-                with self._turns[row]():
+                with self._turn(row):
                     self.envs[row].set_wrapper_attr(name, snapshot(value))
             except BaseException as error:
                 raise env_failure(self.indices[row], f"set_attr({name!r})", error) from error

@@ -118,6 +118,8 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             CPU for each, on a physical core of its own as long as there are any. A list whose
             entries are a CPU or a collection of CPUs: workers take the entries in turn. A worker is
             there before it imports anything; your process stays where it is.
+        num_threads_per_worker: Native threads in each worker for the physics of environments whose
+            hooks are written for arrays; others take no notice.
 
     Raises:
         ValueError: If the split is impossible, arguments contradict, spaces differ in shape or
@@ -160,6 +162,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         max_restarts: int = 100,
         restart_window: float = 3600.0,
         worker_affinity: Any = None,
+        num_threads_per_worker: int = 1,
     ) -> None:
         if not in_process:
             refuse_in_unguarded_main()
@@ -167,7 +170,9 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._split = split_envs(len(env_fns), num_envs_per_worker, num_workers)
         self._mode = checked_mode(autoreset_mode)
         faults = FaultPolicy(on_worker_failure, on_env_error, max_restarts, restart_window)
-        settings = GroupSettings(self._mode, episode_seeds, autoreset_options, faults)
+        settings = GroupSettings(
+            self._mode, episode_seeds, autoreset_options, faults, num_threads_per_worker
+        )
         check_settings(settings, inner_env_cls, inner_env_kwargs)
         check_timeout(timeout)
         check_timeout(slow_after, "slow_after")

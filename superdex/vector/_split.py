@@ -65,7 +65,7 @@ def split_envs(
     Raises:
         ValueError: If the split is impossible, or both numbers are given.
     """
-    _check_count("num_envs_per_worker", num_envs_per_worker)
+    check_count("num_envs_per_worker", num_envs_per_worker)
     if num_envs == 0:
         raise ValueError("env_fns is empty: expected one function per environment, got none.")
     if num_workers is None:
@@ -77,7 +77,7 @@ def split_envs(
             )
         num_workers = num_envs // num_envs_per_worker
     else:
-        _check_count("num_workers", num_workers)
+        check_count("num_workers", num_workers)
         if num_envs_per_worker != 1:
             raise ValueError(
                 "Give num_envs_per_worker or num_workers, not both. "
@@ -131,12 +131,12 @@ def suggest_split(num_envs: int, *, reserve: int = 0) -> SuggestedSplit:
         ...     envs.num_envs_per_worker == split.num_envs_per_worker
         True
     """
-    _check_count("num_envs", num_envs)
-    _check_count("reserve", reserve, at_least=0)
+    check_count("num_envs", num_envs)
+    check_count("reserve", reserve, at_least=0)
     num_workers = min(int(num_envs), max(1, usable_cpus() - int(reserve)))
     return SuggestedSplit(num_workers, -(-int(num_envs) // num_workers))
 
 
-def _check_count(name: str, count: object, at_least: int = 1) -> None:
+def check_count(name: str, count: object, at_least: int = 1) -> None:
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < at_least:
         raise ValueError(f"{name} must be an integer of at least {at_least}, got {count!r}.")
