@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from superdex.testing._array_hooks import check_array_hooks
 from superdex.testing._equivalence import check_equivalence
 from superdex.testing._oracle import PlainLoop, Transition, row_info
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PlainLoop",
     "Transition",
+    "check_array_hooks",
     "check_equivalence",
     "check_scene",
     "check_scene_env",

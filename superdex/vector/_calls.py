@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from superdex.vector import _remote
 from superdex.vector._flight import Flight
+from superdex.vector._notices import Notice
 from superdex.vector._protocol import Command, Reply
 from superdex.vector._split import Split
 
@@ -21,11 +22,15 @@ class EnvCalls:
     Args:
         flight: The way to the workers.
         split: Which worker holds which environments.
+        warn: Told of what workers have to say.
     """
 
-    def __init__(self, flight: Flight, split: Split) -> None:
+    def __init__(
+        self, flight: Flight, split: Split, warn: Callable[[Sequence[Notice]], None]
+    ) -> None:
         self._flight = flight
         self._split = split
+        self._warn = warn
 
     def call(
         self,
@@ -98,7 +103,10 @@ class EnvCalls:
             return []
         try:
             self._flight.start("call", command, payloads=payloads, workers=list(requests))
-            return self._flight.finish("call", name=name)
+            replies = self._flight.finish("call", name=name)
         except KeyboardInterrupt:
             self._flight.interrupt()
             raise
+        for _, reply in replies:
+            self._warn(reply.notices)
+        return replies

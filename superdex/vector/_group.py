@@ -169,6 +169,11 @@ class EnvGroup:
         self._small = nbytes <= _SMALL_BYTES
         self._batched = self._make_batched()
 
+    @property
+    def steps_at_once(self) -> bool:
+        """Whether all environments are stepped at once, by hooks written for arrays."""
+        return self._batched is not None
+
     def _make_batched(self) -> BatchedStep | None:
         """Return what steps all environments at once, if they offer it."""
         return batched_step(self, self.settings.num_threads)

@@ -221,10 +221,10 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         # processes that nobody told to end; quiet in both cases.
         self._finalizer = Finalize(self, self._pool.close, exitpriority=100)
         self._flight = Flight(self._pool)
-        self._calls = EnvCalls(self._flight, self._split)
         try:
             self._adopt_spaces()
             self._attach(copy=copy)
+            self._calls = EnvCalls(self._flight, self._split, self._collector.warn)
         except BaseException:
             self._finalizer()
             raise
