@@ -22,7 +22,6 @@ __all__ = ["MEMORY", "Names", "Series", "judge", "measure_parent", "measure_work
 # How the names of quantities in bytes end; the others are counts.
 MEMORY = "memory"
 _PATIENCE_SECONDS = 2.0
-_NOTHING: frozenset[str] = frozenset()
 
 
 class Series:
@@ -119,21 +118,26 @@ class Names:
 
     def __init__(self) -> None:
         self._before = self._all()
-        self._seen: list[frozenset[str]] = []
+        self._looks = 0
+        # Name → the look that saw it first; those that are gone again are forgotten, since notes
+        # that grew would be growth of the parent's memory itself.
+        self._first: dict[str, int] = {}
 
     def look(self) -> None:
         """Take down what is there now."""
-        # An empty set each time would be growth of the parent's memory itself.
-        self._seen.append(self._all() - self._before or _NOTHING)
+        new = self._all() - self._before
+        self._first = {name: self._first.get(name, self._looks) for name in new}
+        self._looks += 1
 
     def count_left(self) -> list[int]:
-        """Return for each look how many of those names were never removed."""
+        """Return for each look how many of the names seen by then were never removed."""
         left = self._all() - self._before
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while left and time.monotonic() < deadline:
             time.sleep(0.1)
             left &= self._all()
-        return [len(seen & left) for seen in self._seen]
+        first = [self._first[name] for name in left if name in self._first]
+        return [sum(number <= look for number in first) for look in range(self._looks)]
 
     def _all(self) -> frozenset[str]:
         return frozenset(path.name for path in Path("/dev/shm").iterdir())

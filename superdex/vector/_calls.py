@@ -5,15 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from superdex.errors import WorkerDied, WorkerRaised
 from superdex.vector import _remote
 from superdex.vector._flight import Flight
 from superdex.vector._notices import Notice
 from superdex.vector._protocol import Command, Reply
 from superdex.vector._split import Split
 
-__all__ = ["EnvCalls"]
+__all__ = ["EnvCalls", "one_for_each"]
 
 _OWN_CALLS = {"reset", "step", "close"}
+
+
+def one_for_each(values: Any, rows: Sequence[int]) -> list[Any]:
+    """Return one value for each of the rows: a list or tuple of them, or the same for all.
+
+    Raises:
+        ValueError: If the number of values is another.
+    """
+    if not isinstance(values, list | tuple):
+        return [values] * len(rows)
+    if len(values) != len(rows):
+        raise ValueError(
+            f"values must hold one value per environment: expected {len(rows)}, got {len(values)}."
+        )
+    return list(values)
 
 
 class EnvCalls:
@@ -68,25 +84,25 @@ class EnvCalls:
                 results[position] = _remote.loads(result)
         return tuple(results)
 
-    def set_attr(self, name: str, values: Any, rows: Sequence[int]) -> list[Any]:
-        """Set an attribute of these environments; return the value that each one got.
-
-        Raises:
-            ValueError: If the number of values is another; nothing was set then.
-        """
-        if not isinstance(values, list | tuple):
-            values = [values] * len(rows)
-        if len(values) != len(rows):
-            raise ValueError(
-                f"values must hold one value per environment: expected {len(rows)}, "
-                f"got {len(values)}."
-            )
+    def set_attr(self, name: str, values: Sequence[Any], rows: Sequence[int]) -> None:
+        """Set an attribute of these environments, to one value for each."""
         requests = {
             worker: (self._slots(worker, rows, at), name, [values[position] for position in at])
             for worker, at in self._split.by_worker(rows).items()
         }
         self._ask(f"set_attr({name!r})", Command.SET_ATTR, requests)
-        return list(values)
+
+    def left_out(self, failure: Exception, rows: Sequence[int]) -> set[int]:
+        """Return those of the rows that a call did not reach because of its failure."""
+        failures = failure.exceptions if isinstance(failure, ExceptionGroup) else [failure]
+        left: set[int] = set()
+        for error in failures:
+            if not isinstance(error, WorkerDied | WorkerRaised):
+                return set(rows)  # it was refused
+            asked = [row for row in rows if row in self._split.ranges[error.worker]]
+            first = error.env_index if isinstance(error, WorkerRaised) else None
+            left.update(asked[asked.index(first) :] if first in asked else asked)
+        return left
 
     def _slots(self, worker: int, rows: Sequence[int], positions: Sequence[int]) -> list[int]:
         """Return the slots in a worker of the environments at some positions of `rows`."""

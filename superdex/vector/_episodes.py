@@ -7,7 +7,7 @@ what the caller was told.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +71,7 @@ class Ledger:
     _resetting: tuple[Sequence[int], Sequence[int | None], Sequence[Any]] = field(
         default=((), (), ()), init=False
     )
+    _setting: tuple[Sequence[int], str, Sequence[Any]] = field(default=((), "", ()), init=False)
 
     def __post_init__(self) -> None:
         self._seeds: list[int | None] = [None] * self.num_envs
@@ -116,10 +117,18 @@ class Ledger:
         if self.autoreset_mode is not AutoresetMode.SAME_STEP:
             self._ended[:] = ended
 
-    def note_attribute(self, row: int, name: str, value: Any) -> None:
-        """Note that `set_attr` set an attribute."""
-        self._attributes[row].pop(name, None)  # the last one set is the last one to set again
-        self._attributes[row][name] = snapshot(value)
+    def begin_set(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
+        """Note what `set_attr` is to set, until `finish_set`."""
+        self._setting = rows, name, [snapshot(value) for value in values]
+
+    def finish_set(self, left_out: Collection[int] = ()) -> None:
+        """It came to its end, and set all of that but in some rows."""
+        rows, name, values = self._setting
+        for row, value in zip(rows, values, strict=True):
+            if row not in left_out:
+                self._attributes[row].pop(name, None)  # those set last are set again last
+                self._attributes[row][name] = value
+        self._setting = (), "", ()
 
     def revival(self, rows: range, columns: Any = None) -> Revival:
         """Return what the worker of these environments needs after a restart."""

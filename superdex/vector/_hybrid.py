@@ -44,7 +44,7 @@ from superdex.vector._arguments import (
     checked_functions,
     checked_mode,
 )
-from superdex.vector._calls import EnvCalls
+from superdex.vector._calls import EnvCalls, one_for_each
 from superdex.vector._collector import Collector
 from superdex.vector._episodes import Ledger, Revival
 from superdex.vector._faults import FaultPolicy
@@ -488,6 +488,8 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     def _note_result(self, call: str | None) -> None:
         """Note what a step or reset that has come to its end says of the environments' episodes."""
+        if call in ("step", "reset"):
+            self._collector.buffer = self._flight.buffer  # also where its result is dropped
         if call == "step":
             self._steps += 1
             buffer = self._flight.buffer
@@ -499,6 +501,8 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
                 )
         elif call == "reset" and self._ledger is not None:
             self._ledger.finish_reset()
+        elif call == "call" and self._ledger is not None:
+            self._ledger.finish_set()
 
     # ── other calls ─────────────────────────────────────────────────────────────────────────────
 
@@ -553,10 +557,17 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         """
         self._flight.lifecycle.check("call", "set_attr")
         rows = self._chosen(indices)
-        values = self._calls.set_attr(name, values, rows)
-        if self._ledger is not None:
-            for row, value in zip(rows, values, strict=True):
-                self._ledger.note_attribute(row, name, value)
+        values = one_for_each(values, rows)
+        if self._ledger is None:
+            self._calls.set_attr(name, values, rows)
+            return
+        self._ledger.begin_set(rows, name, values)
+        try:
+            self._calls.set_attr(name, values, rows)
+        except Exception as failure:
+            self._ledger.finish_set(self._calls.left_out(failure, rows))
+            raise
+        self._ledger.finish_set()
 
     def render(self, indices: Sequence[int] | np.ndarray | None = None) -> tuple[Any, ...]:
         """Return each environment's picture, as its own `render` gives it."""

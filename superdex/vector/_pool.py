@@ -405,7 +405,9 @@ class WorkerPool:
             WorkerDied: If one dies too often.
         """
         for worker in workers:
-            if self._links[worker].stage is Stage.READY:
+            link = self._links[worker]
+            # one that is ready and alive came up in the call before, which had no time for others
+            if link.stage is Stage.READY and link.process.wait(0.0) is not None:
                 self._replace(worker, call, self._death(worker, call))
         while True:
             try:

@@ -183,11 +183,10 @@ def run(
             layout = _remote.loads(connection.recv_bytes())
             with Block(layout, recv_handle(connection)) as block:
                 built.attach(block.arrays, worker)
-                revival = _remote.loads(connection.recv_bytes())
-                if revival is not None:
-                    built.revive(revival)
-                connection.send_bytes(_remote.dumps("attached"))
-                _serve(built, connection, alarm, request, reply)
+                answer = _revive(built, connection.recv_bytes())
+                connection.send_bytes(_remote.dumps(answer))
+                if not isinstance(answer, Failure):
+                    _serve(built, connection, alarm, request, reply)
         finally:
             built.group.close()
     except (EOFError, ConnectionError):
@@ -224,6 +223,17 @@ def _build(message: bytes) -> tuple[Worker | None, SpaceReport | Failure | Excep
     except BaseException as error:
         return None, Failure.of(error, "construct")
     return built, built.group.spaces
+
+
+def _revive(worker: Worker, message: bytes) -> str | Failure:
+    """Go on from what the message says; return "attached", or what an environment raised."""
+    try:
+        revival = _remote.loads(message)
+        if revival is not None:
+            worker.revive(revival)
+    except Exception as error:
+        return Failure.of(error, "construct")
+    return "attached"
 
 
 def _serve(
