@@ -4,6 +4,7 @@
 makes environments with other spaces fit.
 """
 
+from superdex.vector._auto import SplitChoice, SplitTrial
 from superdex.vector._box_spaces import BoxSpaces
 from superdex.vector._group import EnvGroup
 from superdex.vector._hybrid import HybridVectorEnv
@@ -18,6 +19,8 @@ __all__ = [
     "EnvGroup",
     "EnvTiming",
     "HybridVectorEnv",
+    "SplitChoice",
+    "SplitTrial",
     "Statistics",
     "SuggestedSplit",
     "suggest_split",

@@ -44,6 +44,7 @@ from superdex.vector._arguments import (
     checked_functions,
     checked_mode,
 )
+from superdex.vector._auto import SplitChoice, choose_split
 from superdex.vector._calls import EnvCalls, one_for_each
 from superdex.vector._collector import Collector
 from superdex.vector._episodes import Ledger, Revival
@@ -140,6 +141,9 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         ((8, 3), (8,))
     """
 
+    split_choice: SplitChoice | None = None
+    """What `auto` tried, and why it took this split; None without it."""
+
     def __init__(
         self,
         env_fns: Sequence[Callable[[], gym.Env[Any, Any]]],
@@ -228,6 +232,46 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         except BaseException:
             self._finalizer()
             raise
+
+    @classmethod
+    def auto(
+        cls,
+        env_fns: Sequence[Callable[[], gym.Env[Any, Any]]],
+        *,
+        seconds: float = 0.5,
+        seed: int | None = 0,
+        **arguments: Any,
+    ) -> Self:
+        """Return a vector environment with the split that is fastest on this machine.
+
+        A few numbers of workers, and of native threads for environments with array hooks, are
+        tried with random actions. This starts and ends all workers for each of them, which takes
+        some seconds: note the choice and name it yourself in the next run.
+
+        Args:
+            env_fns: As in the constructor.
+            seconds: For how long each split is stepped.
+            seed: Of the resets while trying.
+            **arguments: Further arguments of the constructor.
+
+        Returns:
+            A new one, never stepped; its `split_choice` tells what was tried and why this one.
+
+        Example:
+            >>> with HybridVectorEnv.auto([lambda: gym.make("Pendulum-v1")] * 8) as envs:
+            ...     line = str(envs.split_choice).splitlines()[-1]
+            >>> line.startswith("chosen: num_workers=")
+            True
+        """
+        if "num_workers" in arguments or "num_envs_per_worker" in arguments:
+            raise ValueError(
+                "auto chooses the split itself; leave num_workers out, or don't use it."
+            )
+        make = partial(cls, env_fns, **arguments)
+        choice = choose_split(make, len(env_fns), seconds, seed)
+        envs = make(**choice.arguments)
+        envs.split_choice = choice
+        return envs
 
     def _adopt_spaces(self) -> None:
         reports = self._pool.spaces

@@ -71,6 +71,8 @@ class VectorEnvGroup:
         self._marks: dict[int, dict[str, Any]] = {}
         """What the next infos of a row say of a fault."""
 
+    steps_at_once = False
+
     @property
     def env(self) -> Any:
         """The inner vector environment. Its `call` and `set_attr` are in no base class."""

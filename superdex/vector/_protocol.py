@@ -57,6 +57,8 @@ class Word:
     """Between a reply and the caller's sending the next command."""
 
     ENV_ERRORS: Final = 17
+    AT_ONCE: Final = 18
+    """Whether its environments are stepped at once."""
 
 
 class Command:

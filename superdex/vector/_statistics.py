@@ -64,6 +64,8 @@ class Statistics:
             slower worker.
         slowest_env: The environment that takes longest per step, its resets shared out over the
             steps; None before the first step, or with an inner layer of another class.
+        steps_at_once: Per worker, whether its environments are stepped at once, by hooks written
+            for arrays.
         live_scenes: Per worker, the physics scenes alive in its process; 0 after close.
         worker_restarts: Per worker, how often it was restarted.
         env_errors: How often an environment raised and was built anew.
@@ -79,6 +81,7 @@ class Statistics:
     seconds_in_transport: tuple[float, ...]
     seconds_idle: tuple[float, ...]
     slowest_env: EnvTiming | None
+    steps_at_once: tuple[bool, ...]
     live_scenes: tuple[int, ...]
     worker_restarts: tuple[int, ...]
     env_errors: int
@@ -106,6 +109,7 @@ def pool_statistics(
         seconds_in_transport=_seconds([there + back for there, back in arriving]),
         seconds_idle=_seconds(pool.words(Word.IDLE_NS)),
         slowest_env=slowest_env(records, split, steps),
+        steps_at_once=tuple(map(bool, pool.words(Word.AT_ONCE))),
         live_scenes=tuple(pool.words(Word.LIVE_SCENES)),
         worker_restarts=tuple(pool.restarts),
         env_errors=sum(pool.words(Word.ENV_ERRORS)),

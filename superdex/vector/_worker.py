@@ -81,7 +81,7 @@ class Worker:
         self.group.env_steps = self.words[Word.ENV_STEPS]
         self.group.env_errors = self.words[Word.ENV_ERRORS]
         self._infos = InfoWriter(self.index_range, arrays["info_data"], arrays["info_mask"])
-        self._count_scenes()
+        self._describe()
 
     def revive(self, revival: Revival) -> None:
         """Go on in the place of a worker that died."""
@@ -119,7 +119,7 @@ class Worker:
                 reply.failures = [Failure.of(failure, "close") for failure in self.group.close()]
         except Exception as error:
             reply = self._failed(error, command)
-        self._count_scenes()
+        self._describe()
         self.words[Word.ENV_ERRORS] = self.group.env_errors
         reply.notices = self.group.notices.take()
         return reply if reply != NOTHING else NOTHING
@@ -149,8 +149,12 @@ class Worker:
         self.words[Word.TOUCHED_COLUMNS], entries = self._infos.finish(buffer)
         return entries
 
-    def _count_scenes(self) -> None:
-        """Report the scenes of this process, if it has ever loaded the module that holds them."""
+    def _describe(self) -> None:
+        """Report how environments are stepped, and the scenes of this process.
+
+        The module that holds scenes is loaded only where an environment needs it.
+        """
+        self.words[Word.AT_ONCE] = self.group.steps_at_once
         scenes = sys.modules.get("superdex.scenes")
         self.words[Word.LIVE_SCENES] = 0 if scenes is None else scenes.live_scene_count()
 
