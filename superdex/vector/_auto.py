@@ -52,7 +52,7 @@ class SplitChoice:
     best: SplitTrial
 
     @property
-    def arguments(self) -> dict[str, int]:
+    def arguments(self) -> dict[str, Any]:
         """The arguments of `HybridVectorEnv` that make it."""
         return {
             "num_workers": self.best.num_workers,
