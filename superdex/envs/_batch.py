@@ -54,12 +54,13 @@ class SceneEnvBatch:
         first = envs[0]
         self._check(envs)
         self._envs = envs
-        self._batch = MujocoBatch(first._scene, len(envs), num_threads)
+        self._batch = MujocoBatch(first._scene, len(envs), num_threads, first.varied_fields)
         self._body = _body(first, self._batch)
         for name in first.array_fields:
             values = [np.asarray(getattr(env, name)) for env in envs]
             setattr(self._body, name, np.stack(values))
         self._remembered = self._memory(first)
+        self._variations: list[Any] = [None] * len(envs)
         self._elapsed_steps = np.zeros(len(envs), np.int64)
         self._limit = first.cfg.steps_per_episode
         self._calls = 1 if first.holds_action else first._num_substeps
@@ -191,6 +192,9 @@ class SceneEnvBatch:
                 )
         share = env._loaded_share()
         self._batch.states[row] = share.read_state()
+        if share.variation is not self._variations[row]:
+            self._variations[row] = share.variation
+            self._batch.vary(env.varied_fields, row, share.variation)
         self._elapsed_steps[row] = env._elapsed_steps or 0
         for name in env.array_fields:
             getattr(self._body, name)[row] = getattr(env, name)

@@ -129,6 +129,8 @@ class SceneEnv(gym.Env[Observation, Action]):
         array_fields: Of the class: attributes that differ between environments and last longer
             than a step, such as a target that `_reset_scene` draws. In array hooks they have a
             leading axis of environments.
+        varied_fields: Of the class: model fields, such as "body_mass" or "opt.gravity", that
+            `_draw_physics` gives each environment values of its own for.
         holds_action: Of the class: `_apply_action` writes the same for each substep of a step, so
             that once is enough.
 
@@ -163,6 +165,7 @@ class SceneEnv(gym.Env[Observation, Action]):
     cfg_class: ClassVar[type[SceneEnvCfg]] = SceneEnvCfg
     array_hooks: bool = False
     array_fields: tuple[str, ...] = ()
+    varied_fields: tuple[str, ...] = ()
     holds_action: bool = False
 
     cfg: SceneEnvCfg
@@ -220,6 +223,14 @@ class SceneEnv(gym.Env[Observation, Action]):
     def _check_stop_criteria(self, observation: StructuredObservation, info: Info) -> StopReasons:
         """Return why the episode ends, if it does; `steps_per_episode` is seen to elsewhere."""
         return _GO_ON
+
+    def _draw_physics(self) -> Mapping[str, Any]:
+        """Return this episode's values of `varied_fields`, by name.
+
+        Called at each reset, before `_reset_scene`. Draw from `self.np_random` only; the model's
+        own values are in `self._scene.model`. A field that is left out keeps them.
+        """
+        return {}
 
     def _reset_scene(self) -> None:
         """Move the scene from its initial state to where an episode starts.
@@ -284,6 +295,13 @@ class SceneEnv(gym.Env[Observation, Action]):
             share = SceneShare.of_class(type(self), name, builder, fields, self._stopwatch)
         else:
             share = SceneShare.of_own(name, builder, self._stopwatch)
+        share.varies = bool(self.varied_fields)
+        if share.varies and not hasattr(share.data.scene, "apply_variation"):
+            share.release()
+            raise TypeError(
+                f"varied_fields needs a MujocoScene, {type(self).__name__} has a "
+                f"{type(share.data.scene).__name__}"
+            )
         self._share = share
         self._scene = share.data.scene
         if share.data.agent is None:
@@ -317,6 +335,9 @@ class SceneEnv(gym.Env[Observation, Action]):
             share.restore_initial()
             # Derived quantities are still those of whoever stepped last, and the hook may read one.
             refresh = getattr(self._scene, "refresh", _nothing)
+            if self.varied_fields:
+                self._scene.apply_variation(None)
+                share.vary(self.varied_fields, self._draw_physics())
             refresh()
             self._reset_scene()
             share.check_model(thorough=False)

@@ -32,6 +32,8 @@ class SceneShare:
         name: As given.
         driven: What to step: the scene, or what times it.
         is_shared: Whether others may be on the scene.
+        varies: Whether this environment may have values of model fields of its own.
+        variation: This environment's values of model fields; None for the model's own.
         is_unstable: Returns whether the physics went astray since it was last called.
     """
 
@@ -44,6 +46,8 @@ class SceneShare:
         "is_shared",
         "is_unstable",
         "name",
+        "variation",
+        "varies",
     )
 
     def __init__(
@@ -60,9 +64,11 @@ class SceneShare:
         if stopwatch is not None:
             self.driven = TimedScene(data.scene, stopwatch)
         self.is_unstable: Callable[[], bool] = getattr(data.scene, "take_unstable", _never)
+        self.variation: Any = None
         self._manager = manager
         self._state: Any = None
         self._turn_holder: int | None = None
+        self.varies = False
 
     @classmethod
     def of_class(
@@ -148,6 +154,8 @@ class SceneShare:
         if self.is_shared:
             state = self._state
             self.driven.restore_state(self.data.initial_state if state is None else state)
+            if self.varies:
+                self.data.scene.apply_variation(self.variation)  # type: ignore[attr-defined]
 
     def restore_initial(self) -> None:
         """Put the state that the scene was built with into it."""
@@ -159,6 +167,10 @@ class SceneShare:
     def read_state(self) -> Any:
         """Return the numbers of this environment's state in the scene, live; it was reset."""
         return self.data.scene.read_state(self._state)  # type: ignore[attr-defined]
+
+    def vary(self, names: Sequence[str], values: Mapping[str, Any]) -> None:
+        """Give this environment values of model fields of its own, in place of earlier ones."""
+        self.variation = self.data.scene.vary(names, values)  # type: ignore[attr-defined]
 
     def check_model(self, *, thorough: bool) -> None:
         """Check that nobody changed the model of a shared scene, where the scene can tell.

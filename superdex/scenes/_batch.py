@@ -7,6 +7,8 @@ the same bits as `mj_step` on the scene would.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import mujoco
@@ -15,6 +17,7 @@ from mujoco.batch import Batch
 from numpy.typing import NDArray
 
 from superdex.scenes._mujoco import UNSTABLE, MujocoScene
+from superdex.scenes._variation import Variation, needs_constants
 
 __all__ = ["MujocoBatch"]
 
@@ -26,6 +29,7 @@ class MujocoBatch:
         scene: Its model is used as it is now.
         count: Number of simulations, K.
         num_threads: Native threads that step them.
+        varied_fields: Model fields that will differ between them.
 
     Attributes:
         model: The scene's model.
@@ -35,11 +39,19 @@ class MujocoBatch:
         states: (K, size of the state) float64, live.
     """
 
-    def __init__(self, scene: MujocoScene, count: int, num_threads: int = 1) -> None:
+    def __init__(
+        self,
+        scene: MujocoScene,
+        count: int,
+        num_threads: int = 1,
+        varied_fields: Sequence[str] = (),
+    ) -> None:
+        scene.apply_variation(None)
         self.model: mujoco.MjModel = scene.model
         self.data: Any = Batch(scene.model, count, num_threads)
         self.states: NDArray[np.float64] = self.data.state
         self._scene = scene
+        self._own = {name: np.array(attrgetter(name)(scene.model)) for name in varied_fields}
         self._warnings = self.data.warning[:, UNSTABLE, 1]
 
     def step(self, dt: float, count: int = 1, ids: NDArray[np.int32] | None = None) -> None:
@@ -64,3 +76,18 @@ class MujocoBatch:
         unstable: NDArray[np.bool_] = self._warnings.any(axis=1)
         self._warnings[:] = 0
         return unstable
+
+    def vary(self, names: Sequence[str], row: int, variation: Variation | None) -> None:
+        """Give a simulation its values of model fields.
+
+        Args:
+            names: The fields that vary between simulations.
+            row: The simulation.
+            variation: As `MujocoScene.vary` returned it; None for the model's own values.
+        """
+        given = {} if variation is None else variation[2]
+        for name in names:
+            values = self.data.expand(name)
+            values[row] = given.get(name, self._own[name])
+        if needs_constants(names):
+            self.data.set_const(np.array([row], np.int32))

@@ -16,17 +16,18 @@ from __future__ import annotations
 import itertools
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from superdex.errors import ClosedError, SceneMismatch, StateCaptureUnsupported
 from superdex.scenes._guard import ModelGuard
+from superdex.scenes._variation import Variation, Variations
 
 if TYPE_CHECKING:
     from superdex.scenes._drawing import Camera, Drawing
@@ -80,6 +81,7 @@ class MujocoScene:
         self._before_refresh: tuple[NDArray[Any], ...] | None = None
         self._drawings: dict[tuple[int, int], Drawing] = {}
         self._guard: ModelGuard | None = None
+        self._variations: Variations | None = None
 
     @classmethod
     def from_xml_path(
@@ -254,7 +256,13 @@ class MujocoScene:
         Raises:
             SceneMismatch: An array, an option or a statistic of the model was changed.
         """
+        variations = self._variations
+        present = None if variations is None else variations.current
+        if variations is not None:
+            variations.apply(None)
         changed = [] if self._guard is None else self._guard.undo_changes(thorough=thorough)
+        if variations is not None:
+            variations.apply(present)
         if changed:
             raise SceneMismatch(
                 f"The model of a shared scene was changed in {', '.join(sorted(changed))}; what "
@@ -263,6 +271,28 @@ class MujocoScene:
                 "into the scene's name and fields, or give each environment its own scene "
                 "(use_shared_scenes=False)."
             )
+
+    def vary(self, names: Sequence[str], values: Mapping[str, ArrayLike]) -> Variation:
+        """Put values of model fields in, until `apply_variation` puts others.
+
+        Args:
+            names: All fields that environments on this scene vary, the same with each call.
+            values: Of some of them; the others have the model's own.
+
+        Returns:
+            What `apply_variation` puts in again: the values and what MuJoCo derives from them.
+
+        Raises:
+            ValueError: A field can't vary, or a value does not fit it.
+        """
+        if self._variations is None:
+            self._variations = Variations(self.model, names)
+        return self._variations.derive(values)
+
+    def apply_variation(self, variation: Variation | None) -> None:
+        """Put a variation into the model, or with None the model's own values."""
+        if self._variations is not None:
+            self._variations.apply(variation)
 
     def reset(self) -> None:
         """Put the model's default state in place, for scenes whose state can't be captured."""
@@ -301,7 +331,7 @@ class MujocoScene:
         self._free.clear()
         self._fields = ()
         self._warnings = np.zeros(0, np.int32)  # the other one is a view of the data
-        self._before_refresh = self._guard = None
+        self._before_refresh = self._guard = self._variations = None
         self._model = self._data = None
 
     def count_substeps(self, dt: float) -> int:
