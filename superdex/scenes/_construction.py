@@ -71,8 +71,13 @@ class SharedModel:
 
         Args:
             start: The state of the data; None for the model's default.
+
+        Raises:
+            SceneMismatch: The model was changed since it was constructed; it is put back.
         """
         self.turns.vacate()
+        self.turns.check_model(thorough=True)
+        self.pictures.undo_changes(thorough=True)
         for guard in self.compiled:
             guard.undo_changes(thorough=True)
         model, data = self.turns.scene.model, self.turns.scene.data
@@ -187,10 +192,10 @@ class _Construction:
         else:
             image = _image_of(model)
             if not np.array_equal(image, self._found.built):
-                self._refused.add(self._name)
+                self._refused.add(self._found.turns.name)
                 self._wanted = image
                 return False
-            self._seat = Seat(self._found.turns, self._manager, self._name)
+            self._seat = Seat(self._found.turns, self._manager)
         self._seat.turns.occupant = self._seat
         take_seat(env, self._seat)
         return True
@@ -207,7 +212,6 @@ class _Construction:
             fits = self._wanted is None or np.array_equal(self._wanted, shared.built)
             # It is taken where an environment builds another one amid its turn.
             if fits and shared.turns.lock.acquire(blocking=False):
-                self._name = name
                 return shared
             self._manager.release_scene(name)
         return None
@@ -219,7 +223,7 @@ class _Construction:
             self._found.put_back()
         self._found.turns.lock.release()
         if self._seat is None:
-            self._manager.release_scene(self._name)
+            self._manager.release_scene(self._found.turns.name)
 
     def _register(self, model: mujoco.MjModel, data: mujoco.MjData) -> Seat:
         """Make a scene of model and data, which a constructor was the first to get."""
@@ -228,7 +232,7 @@ class _Construction:
         scene = MujocoScene(model, data=data, fields=self._fields)
         image = _image_of(model)
         shared = SharedModel(
-            Turns(scene),
+            Turns(scene, name),
             built=image,
             pictures=ModelGuard(model, pictures=True),
             compiled=() if np.array_equal(image, self._compiled) else self._guards,
@@ -242,7 +246,7 @@ class _Construction:
         except BaseException:
             scene.close()
             raise
-        return Seat(shared.turns, self._manager, name)
+        return Seat(shared.turns, self._manager)
 
 
 @contextmanager
@@ -284,8 +288,8 @@ def _source_of(env: MujocoEnv) -> bytes | None:
     # Compiling it will say better what is wrong, if it is.
     except (OSError, ValueError, mujoco.FatalError):
         return None
-    digests = [(file, hashlib.sha256(content).digest()) for file, content in zip(files, contents)]
-    return repr((digests, env.width, env.height)).encode()
+    digests = [hashlib.sha256(content).hexdigest() for content in contents]
+    return repr((files, digests, env.width, env.height)).encode()
 
 
 def _image_of(model: mujoco.MjModel) -> NDArray[np.uint8]:

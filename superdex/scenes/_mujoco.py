@@ -247,7 +247,7 @@ class MujocoScene:
             )
 
     def undo_model_changes(self, *, thorough: bool = True) -> list[str]:
-        """Put the model back to what `protect_model` found, and return the names of what was not so.
+        """Put the model back to what `protect_model` found, and return what was not so by name.
 
         Args:
             thorough: Look at large arrays (meshes, textures, height fields) too.

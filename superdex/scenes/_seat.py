@@ -28,15 +28,17 @@ class Turns:
 
     Attributes:
         scene: The scene.
+        name: The name that it is registered under.
         lock: Held during a turn.
         thread: The thread that holds the lock; 0 where none does.
         occupant: The seat whose state is in the scene; None where that is nobody's.
     """
 
-    __slots__ = ("lock", "occupant", "scene", "thread")
+    __slots__ = ("lock", "name", "occupant", "scene", "thread")
 
-    def __init__(self, scene: MujocoScene) -> None:
+    def __init__(self, scene: MujocoScene, name: str) -> None:
         self.scene = scene
+        self.name = name
         self.lock = threading.Lock()
         self.thread = 0
         self.occupant: Seat | None = None
@@ -47,6 +49,24 @@ class Turns:
         if occupant is not None:
             occupant.state = self.scene.capture_state()
 
+    def check_model(self, *, thorough: bool) -> None:
+        """Check that nobody changed the model.
+
+        Args:
+            thorough: Look at large arrays (meshes, textures, height fields) too.
+
+        Raises:
+            SceneMismatch: It was changed; it is put back.
+        """
+        changed = self.scene.undo_model_changes(thorough=thorough)
+        if changed:
+            raise SceneMismatch(
+                f"The shared model {self.name!r} was changed in {', '.join(changed)} after an "
+                "environment was constructed; what it was is put back, because every environment "
+                "that shares it would move by the change. Change the model in the environment's "
+                "constructor, or make the environments without share_mujoco."
+            )
+
 
 class Seat:
     """What one environment holds of a shared scene: one reference and its state.
@@ -54,7 +74,6 @@ class Seat:
     Args:
         turns: The scene's.
         manager: Where the scene is registered; one reference to it becomes the seat's.
-        name: The name of the scene.
 
     Attributes:
         turns: As given.
@@ -63,15 +82,14 @@ class Seat:
         state: The captured state; None where it is in the scene.
     """
 
-    __slots__ = ("_manager", "_name", "data", "model", "state", "turns")
+    __slots__ = ("_manager", "data", "model", "state", "turns")
 
-    def __init__(self, turns: Turns, manager: SceneManager, name: str) -> None:
+    def __init__(self, turns: Turns, manager: SceneManager) -> None:
         self.turns = turns
         self.model = turns.scene.model
         self.data = turns.scene.data
         self.state: int | None = None
         self._manager = manager
-        self._name = name
 
     def begin(self) -> bool:
         """Begin a turn, with the own state in the scene; False where this is amid one.
@@ -130,24 +148,6 @@ class Seat:
             if began:
                 self.end()
 
-    def check_model(self, *, thorough: bool) -> None:
-        """Check that nobody changed the model.
-
-        Args:
-            thorough: Look at large arrays (meshes, textures, height fields) too.
-
-        Raises:
-            SceneMismatch: It was changed; it is put back.
-        """
-        changed = self.turns.scene.undo_model_changes(thorough=thorough)
-        if changed:
-            raise SceneMismatch(
-                f"The shared model {self._name!r} was changed in {', '.join(changed)} after an "
-                "environment was constructed; what it was is put back, because every environment "
-                "that shares it would move by the change. Change the model in the environment's "
-                "constructor, or make the environments without share_mujoco."
-            )
-
     def leave(self) -> None:
         """Give state and reference back; the last one to do so destroys the scene."""
         if self.turns.occupant is self:
@@ -156,4 +156,4 @@ class Seat:
             if self.state is not None:
                 self.turns.scene.release_state(self.state)
         finally:
-            self._manager.release_scene(self._name)
+            self._manager.release_scene(self.turns.name)

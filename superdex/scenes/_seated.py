@@ -1,17 +1,17 @@
 """Gymnasium's MuJoCo environments, and wrappers around them, that take turns on a shared scene.
 
 An environment that was constructed gets another class: its own, with the methods of `SeatedEnv`
-before it. So it is still an instance of its class, and no call to it gets past a turn. The outermost
-wrapper is treated alike: what wrappers read of the data before or after a step is then read in the
-environment's turn, even by a reference to the data that they keep.
+before it. So it is still an instance of its class, and no call to it gets past a turn. The
+outermost wrapper is treated alike: what wrappers read of the data before or after a step is then
+read in the environment's turn, even by a reference to the data that they keep.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache
 from typing import Any, NoReturn
 
 import gymnasium as gym
@@ -38,16 +38,16 @@ class SeatedEnv(MujocoEnv):
         finally:
             seat.end()
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Reset in the environment's turn.
+    def reset(self, *args: Any, **kwargs: Any) -> Any:
+        """Reset in the environment's turn; takes what its own class takes.
 
         Raises:
             SceneMismatch: The shared model was changed; it is put back.
         """
         seat = self._seated()
         with seat.turn():
-            result = super().reset(seed=seed, options=options)
-            seat.check_model(thorough=False)
+            result = super().reset(*args, **kwargs)
+            seat.turns.check_model(thorough=False)
         return result
 
     def render(self) -> Any:
@@ -58,14 +58,14 @@ class SeatedEnv(MujocoEnv):
             viewer = getattr(self.mujoco_renderer, "viewer", None)
             if viewer is not None:
                 viewer.make_context_current()
-            return super().render()
+            return super().render()  # type: ignore[no-untyped-call]  # Gymnasium's own
 
     def close(self) -> None:
         """Close the renderer and give the seat back, once."""
         if self._seat is None:
             return
         try:
-            super().close()
+            super().close()  # type: ignore[no-untyped-call]  # Gymnasium's own
         finally:
             self._seat = None
             self._leave()
@@ -89,7 +89,7 @@ class SeatedEnv(MujocoEnv):
             try:
                 # Unless the body closed the environment.
                 if self._seat is seat:
-                    seat.check_model(thorough=True)
+                    seat.turns.check_model(thorough=True)
             finally:
                 seat.end()
 
@@ -127,23 +127,30 @@ class SeatedEnv(MujocoEnv):
 
     def _refuse(self, name: str) -> NoReturn:
         raise SceneMismatch(
-            f"{type(self).__name__}.{name} can't be set: the environments of a process share it. An "
-            "environment that builds another one as it runs must be made without share_mujoco."
+            f"{type(self).__name__}.{name} can't be set: the environments of a process share it. "
+            "An environment that builds another one as it runs must be made without share_mujoco."
         )
 
 
 class SeatedWrapper(gym.Wrapper[Any, Any, Any, Any]):
     """What the outermost wrapper does before its own class does the rest."""
 
+    _seated: Callable[[], Seat]
+
     def step(self, action: Any) -> Any:
         """Step in the environment's turn."""
-        with _turn(self):
+        seat = self._seated()
+        if not seat.begin():
             return super().step(action)
+        try:
+            return super().step(action)
+        finally:
+            seat.end()
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Reset in the environment's turn."""
-        with _turn(self):
-            return super().reset(seed=seed, options=options)
+    def reset(self, *args: Any, **kwargs: Any) -> Any:
+        """Reset in the environment's turn; takes what its own class takes."""
+        with self._seated().turn():
+            return super().reset(*args, **kwargs)
 
     def render(self) -> Any:
         """Draw the environment's own state."""
@@ -154,24 +161,23 @@ class SeatedWrapper(gym.Wrapper[Any, Any, Any, Any]):
 def take_seat(env: gym.Env[Any, Any], seat: Seat) -> None:
     """Give a new environment, whose model and data are the scene's, its seat."""
     base: Any = env.unwrapped
+    base_class: Any = type(base)
     # The properties of its new class stand for them.
     del base.model, base.data
     base._seat = seat
     # An environment that is dropped without being closed gives its seat back too.
     base._leave = weakref.finalize(base, seat.leave)
     base._leave.atexit = False
-    base.__class__ = _mixed(SeatedEnv, type(base))
+    base.__class__ = _mixed(SeatedEnv, base_class)
     if isinstance(env, gym.Wrapper):
-        env.__class__ = _mixed(SeatedWrapper, type(env))
+        outermost: Any = env
+        outermost_class: Any = type(env)
+        outermost._seated = base._seated
+        outermost.__class__ = _mixed(SeatedWrapper, outermost_class)
 
 
-@lru_cache(maxsize=None)
-def _mixed(first: type, cls: type) -> type:
+@cache
+def _mixed(first: Any, cls: Any) -> Any:
     """Return a class that passes for `cls`, with the methods of `first` before its own."""
     names = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
     return type(cls.__name__, (first, cls), names)
-
-
-def _turn(env: gym.Wrapper[Any, Any, Any, Any]) -> Any:
-    base: Any = env.unwrapped
-    return base._seated().turn()

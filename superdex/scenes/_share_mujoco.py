@@ -16,10 +16,10 @@ def share_mujoco(
     """Return a factory whose environments share one `MjModel` and one `MjData` per process.
 
     Each keeps its own state, a kilobyte or two instead of a megabyte, which is in the data whenever
-    it steps, resets, renders, or `env.unwrapped.data` is asked for. Observations, rewards, flags and
-    infos are bit-equal to those without sharing. Environments share where class, model files,
-    picture size and all that their constructors make of the model are the same; where something
-    differs, they get a model and data for each difference.
+    it steps, resets, renders, or `env.unwrapped.data` is asked for. Observations, rewards, flags
+    and infos are bit-equal to those without sharing. Environments share where class, model files,
+    picture size and what their constructors make of the model are the same; where something
+    differs, there is another model and data for each difference.
 
     The last environment to close frees model and data. Each one's renderer is its own.
 
