@@ -23,22 +23,28 @@ _Place = tuple[int, int]
 class ModelGuard:
     """Remembers the arrays of a model, its options and its statistics.
 
-    Settings of pictures (`model.vis`) are left out: they change no physics, and renderers set some.
+    Settings of pictures (`model.vis`) change no physics, and renderers set some: they are a guard's
+    only where it is made for them, and then it watches nothing else.
 
     All arrays of an `MjModel` lie in one allocation, and those of its options in one structure, so
     that a few spans of memory hold them all and a comparison takes microseconds.
 
     Args:
         model: The model as it was built.
+        pictures: Watch the settings of pictures instead of the physics.
     """
 
-    def __init__(self, model: mujoco.MjModel) -> None:
+    def __init__(self, model: mujoco.MjModel, *, pictures: bool = False) -> None:
         # Its memory must outlive this.
         self._model = model
         self._places: dict[str, _Place] = {}
         self._numbers: list[_Numbers] = []
         self._spans: list[tuple[int, bytes, bool]] = []
-        for prefix, owner in (("", model), ("opt.", model.opt), ("stat.", model.stat)):
+        owners = [("", model), ("opt.", model.opt), ("stat.", model.stat)]
+        if pictures:
+            vis = model.vis
+            owners = [(f"vis.{name}.", getattr(vis, name)) for name in _names(type(vis))]
+        for prefix, owner in owners:
             members = {prefix + name: getattr(owner, name) for name in _names(type(owner))}
             # An array that owns its memory is a copy, not the model's own.
             places = {
@@ -85,8 +91,12 @@ class _Numbers:
         self._prefix = prefix
         self._owner = owner
         self._names = [n for n in _names(type(owner)) if isinstance(getattr(owner, n), int | float)]
-        self._read = attrgetter(*self._names)
+        self._read = attrgetter(*self._names) if len(self._names) > 1 else self._read_few
         self._built: tuple[float, ...] = self._read(owner)
+
+    def _read_few(self, owner: Any) -> tuple[float, ...]:
+        """Read none or one; `attrgetter` returns a tuple from two on."""
+        return tuple(getattr(owner, name) for name in self._names)
 
     def undo_changes(self) -> list[str]:
         """Put back what is no longer as it was, and return the names of it."""

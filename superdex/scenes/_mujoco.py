@@ -46,7 +46,8 @@ class MujocoScene:
     """One `MjModel` and `MjData` that environments take turns on.
 
     Args:
-        model: The compiled model; the scene makes its own `MjData`.
+        model: The compiled model.
+        data: Data of that model, which the scene takes over; by default it makes its own.
         fields: `MjData` array fields saved beside the state, because an environment reads them
             before it steps. Name `()` where none does: it makes a capture cheaper.
 
@@ -66,9 +67,15 @@ class MujocoScene:
         >>> scene.close()
     """
 
-    def __init__(self, model: mujoco.MjModel, *, fields: Sequence[str] = ("xpos", "xipos")) -> None:
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        *,
+        data: mujoco.MjData | None = None,
+        fields: Sequence[str] = ("xpos", "xipos"),
+    ) -> None:
         self._model: mujoco.MjModel | None = model
-        self._data: mujoco.MjData | None = mujoco.MjData(model)
+        self._data: mujoco.MjData | None = mujoco.MjData(model) if data is None else data
         self._fields = tuple(self._field_view(name) for name in fields)
         self._timestep = float(model.opt.timestep)
         self._state_size = mujoco.mj_stateSize(model, _SIGNATURE)
@@ -256,16 +263,10 @@ class MujocoScene:
         Raises:
             SceneMismatch: An array, an option or a statistic of the model was changed.
         """
-        variations = self._variations
-        present = None if variations is None else variations.current
-        if variations is not None:
-            variations.apply(None)
-        changed = [] if self._guard is None else self._guard.undo_changes(thorough=thorough)
-        if variations is not None:
-            variations.apply(present)
+        changed = self.undo_model_changes(thorough=thorough)
         if changed:
             raise SceneMismatch(
-                f"The model of a shared scene was changed in {', '.join(sorted(changed))}; what "
+                f"The model of a shared scene was changed in {', '.join(changed)}; what "
                 "it was built with is put back, because every environment on the scene would "
                 "move by the change. Change the model in the scene's builder and put the setting "
                 "into the scene's name and fields, or give each environment its own scene "
@@ -293,6 +294,23 @@ class MujocoScene:
         """Put a variation into the model, or with None the model's own values."""
         if self._variations is not None:
             self._variations.apply(variation)
+
+    def undo_model_changes(self, *, thorough: bool = True) -> list[str]:
+        """Put the model back to what `protect_model` found, and return what was not so by name.
+
+        Args:
+            thorough: Look at large arrays (meshes, textures, height fields) too.
+        """
+        if self._guard is None:
+            return []
+        variations = self._variations
+        if variations is None:
+            return sorted(self._guard.undo_changes(thorough=thorough))
+        present = variations.current
+        variations.apply(None)
+        changed = sorted(self._guard.undo_changes(thorough=thorough))
+        variations.apply(present)
+        return changed
 
     def reset(self) -> None:
         """Put the model's default state in place, for scenes whose state can't be captured."""
