@@ -273,6 +273,7 @@ class WorkerPool:
                             self.status = Status.HAS_REPLY | Status.FAILED
                             return
                         reply = self._replies[worker]
+                        continue  # it may be done now
                     if not reply.wait(limit) and words[Word.DONE] != sequence:
                         limit = self._out_of_time(call, timeout, deadline)
             except CallTimeout:
@@ -431,9 +432,15 @@ class WorkerPool:
         self._attempts[worker] = self._attempts.get(worker, 0) + 1
         self._deaths[worker] = death
         if self._attempts[worker] > _ATTEMPTS:
-            hint = f". It was restarted {_ATTEMPTS} times in this call and died again"
+            hint = (
+                f". It was restarted {_ATTEMPTS} times in this call and died again: what its "
+                "environments do there kills it each time"
+            )
         elif not self._budget.spend(worker, monotonic()):
-            hint = f". It was restarted as often as allowed ({self._faults.limit})"
+            hint = (
+                f". It was restarted as often as allowed ({self._faults.limit}). Find out what "
+                "kills it, or raise the limit"
+            )
         else:
             hint = ""
         if hint:
