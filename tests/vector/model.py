@@ -319,10 +319,11 @@ class Model:
         outcome = Outcome()
         restarts = sum(self.restarts)
         for w in sorted(self.dead):
-            self._try(w, lambda w: self._restart(w), outcome, fatal=True)
+            self._try(w, self._restart, outcome, fatal=True)
         for w, rows in enumerate(self.ranges):
             if (chosen := [i for i in indices if i in rows]) and not self.broken:
-                self._try(w, lambda w, c=chosen: self._call_worker(w, name, args, c), outcome)
+                work = partial(self._call_worker, name=name, args=args, indices=chosen)
+                self._try(w, work, outcome)
         outcome.restarts = sum(self.restarts) - restarts
         return outcome
 
@@ -466,8 +467,11 @@ class Model:
     def _next_episode(self, w: int, i: int) -> tuple[np.ndarray, dict[Any, Any]]:
         row = self.rows[i]
         row.number += 1
-        options = self.config.autoreset_options
-        chosen = row.options if options == "last" else options and options(i, row.number)  # type: ignore[operator]
+        chosen = None
+        if callable(self.config.autoreset_options):
+            chosen = self.config.autoreset_options(i, row.number)
+        elif self.config.autoreset_options == "last":
+            chosen = row.options
         return self._reset_env(w, i, self._later_seed(row), chosen)
 
     def _later_seed(self, row: Row) -> int | None:
