@@ -408,7 +408,7 @@ class WorkerPool:
         for worker in workers:
             link = self._links[worker]
             # one that is ready and alive came up in the call before, which had no time for others
-            if link.stage is Stage.READY and link.process.wait(0.0) is not None:
+            if link.stage is Stage.READY and link.process.has_ended():
                 self._replace(worker, call, self._death(worker, call))
         while True:
             try:
@@ -494,7 +494,7 @@ class WorkerPool:
             for link in self._links:
                 link.connection.close()  # a worker that waits for its block reads that and leaves
             for link in self._links:
-                while not held and monotonic() < deadline and link.process.wait(_TICK) is None:
+                while not (held or monotonic() > deadline or link.process.has_ended(_TICK)):
                     continue
         finally:
             deadline = monotonic() + KILL_SECONDS
