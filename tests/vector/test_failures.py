@@ -158,6 +158,25 @@ def test_a_worker_killed_while_idle_is_noticed_by_the_next_call(make_workers, ca
     assert_broken(envs, error)
 
 
+@pytest.mark.parametrize("policy", ["raise", "restart"])
+def test_a_death_is_noticed_though_another_takes_the_exit_code(make_workers, policy):
+    """As a part of the program does that waits for all of its children, or ignores SIGCHLD."""
+    envs = make_workers(walks(2), 1, on_worker_failure=policy)
+    envs.reset()
+    os.kill(envs.worker_pids[1], signal.SIGKILL)
+    psutil.Process(envs.worker_pids[1]).wait(20)
+    if policy == "raise":
+        error = died_in(partial(envs.step, ACTIONS[:2]))
+        assert (error.worker, error.exitcode) == (1, None)
+        assert str(error).endswith("its exit code is unknown")
+    else:
+        with pytest.warns(RuntimeWarning, match="exit code is unknown. It is restarted"):
+            assert envs.step(ACTIONS[:2]).truncated.tolist() == [False, True]
+    started = time.perf_counter()
+    envs.close()
+    assert time.perf_counter() - started < 3
+
+
 def test_close_is_quiet_after_a_death_while_idle(make_workers, capfd):
     """The sibling ends too, and nothing is printed."""
     envs = make_workers(walks(4), 2)
