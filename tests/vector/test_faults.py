@@ -47,7 +47,7 @@ def test_other_values_are_refused(settings, message):
 
 def test_numpy_numbers_are_numbers():
     """Settings may come out of arrays."""
-    FaultPolicy(max_restarts=np.int64(3), restart_window=np.float32(2))  # type: ignore[arg-type]
+    FaultPolicy(max_restarts=np.int64(3), restart_window=np.float32(2))
 
 
 def test_the_limit_is_told_in_words():

@@ -44,10 +44,14 @@ def restarting(make_workers) -> Callable[..., HybridVectorEnv]:
 
 def kill(envs: HybridVectorEnv, *workers: int) -> None:
     """Kill idle workers, and wait until the vector has noticed, as it does within milliseconds."""
-    dead = envs._pool._watcher.dead  # type: ignore[union-attr]
     for worker in workers:
         os.kill(envs.worker_pids[worker], signal.SIGKILL)
-    deadline = time.monotonic() + 5
+    await_deaths(envs, *workers)
+
+
+def await_deaths(envs: HybridVectorEnv, *workers: int) -> None:
+    dead = envs._pool._watcher.dead  # type: ignore[union-attr]
+    deadline = time.monotonic() + 10
     while not dead.issuperset(workers) and time.monotonic() < deadline:
         time.sleep(0.001)
 
@@ -194,24 +198,22 @@ class DyingAtReply(Walk):
         return observation, reward, terminated, truncated, info
 
 
-class SlowOnce(Walk):
-    """Takes its time over its third step, so that nobody reads the other's reply."""
-
-    count = 0
-
-    def step(self, action):
-        self.count += 1
-        if self.count == 3:
-            time.sleep(0.4)
-        return super().step(action)
-
-
 def test_a_death_over_the_reply(restarting, tmp_path):
     """The step was done, but its infos are gone: the episode is lost all the same."""
-    run = Run(restarting([SlowOnce, partial(DyingAtReply, tmp_path / "fuse")]), [Walk, Walk])
+    envs = restarting([Walk, partial(DyingAtReply, tmp_path / "fuse")])
+    run = Run(envs, [Walk, Walk])
     run.reset(seed=1)
-    run.run(walk_actions(12, 2))
+    actions = walk_actions(12, 2)
+    run.run(actions[:2])
+
+    def step(actions):
+        envs.step_async(actions)
+        await_deaths(envs, 1)  # nobody reads the reply before
+        return envs.step_wait()
+
+    run.step(actions[2], step=step)
     assert run.restarts == [0, 1]
+    run.run(actions[3:])
 
 
 def test_an_environment_that_dies_again_and_again(restarting):
@@ -497,6 +499,21 @@ def test_a_restart_outlasts_ctrl_c(restarting, tmp_path):
     run.step(walk_actions(1, 2)[0], step=step)
     run.run(walk_actions(10, 2))
     assert run.restarts == [0, 1]
+
+
+def test_an_interrupted_set_attr_is_set_again(restarting, tmp_path):
+    """Reset drains it, and the environments have the attribute; so have those after a restart."""
+    slow = faulty(Walk, "set", partial(time.sleep, 1.0), 0, tmp_path / "fuse")
+    envs = restarting([Walk, slow])
+    envs.reset(seed=1)
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        envs.set_attr("trap", [1, 2])
+    timer.join()
+    envs.reset(seed=1)
+    kill(envs, 0, 1)
+    assert envs.get_attr("trap") == (1, 2)
 
 
 def test_close_ends_a_restart(restarting, tmp_path):
