@@ -525,7 +525,7 @@ def test_close_ends_a_restart(restarting, tmp_path):
         envs.step(walk_actions(1, 2)[0], timeout=0.1)
     started = time.perf_counter()
     envs.close(timeout=0.1)
-    assert time.perf_counter() - started < 3
+    assert time.perf_counter() - started < 10
 
 
 def test_many_restarts_leave_nothing(restarting):
