@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 from gymnasium.vector import SyncVectorEnv
 
 from superdex.errors import CallTimeout
@@ -41,7 +42,7 @@ class Gated(Walk):
 
     def __init__(self, gate: Path, at: str = "step", native: bool = False):
         super().__init__()
-        self.action_space = type(self.action_space)(-1, 1, (1,), np.float32)
+        self.action_space = Box(-1, 1, (1,), np.float32)
         self.gate, self.at, self.native = gate, at, native
         self.steps, self.resets = 0, 0
         self.wait("construct")
