@@ -163,6 +163,8 @@ class Stable:
         self._folder, self._most = folder, most
         self._kept: OrderedDict[Config, Subject] = OrderedDict()
         self.turns = 0
+        self.end: BaseException | None = None
+        """A hang that was ended. To repeat it would be to hang again."""
 
     def turn(self, configs: list[Config]) -> Config:
         """Return the next one to try: each several times, since that costs no new processes.
@@ -236,13 +238,15 @@ class Machine(RuleBasedStateMachine):
 
     def begin(self, config: Config, *, late: bool) -> None:
         """Start with a vector environment, and with a reset unless that is to come late."""
+        if self.stable.end is not None:
+            raise self.stable.end
         self.subject = self.stable.take(config)
         self.config, self.envs, self.model = config, self.subject.envs, self.subject.model
         known = any(row.number >= 0 for row in self.model.rows)
         self.state = "idle" if known else "new"
         self.flight, self.warned, self.kept = None, [], []
         if known or not late:
-            self.set_attr([*range(config.num_envs)], 1.0)
+            self.set_attr([*range(config.num_envs)], 1.5)  # not as it is built
             self.reset(7, None, "sync", None)
 
     def teardown(self) -> None:
@@ -251,6 +255,8 @@ class Machine(RuleBasedStateMachine):
         failure = sys.exc_info()[1]
         healthy = failure is None
         if failure is not None:
+            if isinstance(failure, pytest.fail.Exception) and "Timeout" in str(failure):
+                self.stable.end = failure
             failure.add_note("\n".join([repr(self.config), *self.subject.log[-50:]]))
         try:
             if healthy and self.flight is not None:
@@ -547,8 +553,15 @@ class Machine(RuleBasedStateMachine):
     def reset_all(self, seed: Any, options: Any, how: str) -> None:
         self.reset(seed, options, how, None)
 
-    @rule(seed=SEEDS, options=OPTIONS, how=st.sampled_from(["sync", "mask"]), some=SOME)
-    def reset_some(self, seed: Any, options: Any, how: str, some: list[int]) -> None:
+    @rule(
+        seed=SEEDS, options=OPTIONS, how=st.sampled_from(["sync", "mask"]), some=SOME, codes=CODES
+    )
+    def reset_some(
+        self, seed: Any, options: Any, how: str, some: list[int], codes: dict[int, Code]
+    ) -> None:
+        """Reset some, while others have just come to an end."""
+        if codes:
+            self.step(self.actions(0, codes), "sync")
         self.reset(seed, options, how, some)
 
     @rule(timeout=st.sampled_from([0, 0.001, 0.02, GENEROUS]))
@@ -845,13 +858,13 @@ def run(machine: Callable[[], Machine], examples: int, phases: list[Phase]) -> N
     )
 
 
-@pytest.mark.timeout(120 + EXAMPLES)
+@pytest.mark.timeout(300 + EXAMPLES)
 def test_any_sequence_in_this_process_ends_as_the_model_says(fresh):
     """All modes and policies, exceptions at every point; a mismatch is shrunk."""
     run(lambda: InProcessMachine(fresh), 300, [Phase.generate, Phase.shrink])
 
 
-@pytest.mark.timeout(120 + 5 * EXAMPLES)
+@pytest.mark.timeout(300 + 5 * EXAMPLES)
 def test_any_sequence_with_workers_ends_as_the_model_says(stable):
     """Kills, exits, exceptions and timeouts too; no hang, no mismatch, nothing shifted."""
     run(lambda: WorkersMachine(stable), 40, [Phase.generate])  # to shrink takes too long
