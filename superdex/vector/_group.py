@@ -502,7 +502,8 @@ class EnvGroup:
             raise failure from cause
         if not self._budget.spend(row, monotonic()):
             cause.add_note(
-                f"Environment {index} was built anew as often as allowed ({faults.limit})."
+                f"Environment {index} was built anew as often as allowed ({faults.limit}). Repair "
+                "what raises there, or raise the limit."
             )
             raise failure from cause
         summary = summary_of(cause)
