@@ -13,7 +13,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from superdex.envs._registration import register_envs
-from superdex.envs.mujoco._registration import register_mujoco_envs
 
 if TYPE_CHECKING:
     from superdex.envs._ant import AntEnv, AntEnvCfg
@@ -75,7 +74,6 @@ _HOMES = {
 }
 
 register_envs()
-register_mujoco_envs()
 
 
 def __getattr__(name: str) -> Any:

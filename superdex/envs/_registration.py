@@ -34,7 +34,13 @@ _ENVS: dict[str, tuple[str, dict[str, Any], int]] = {
 
 
 def register_envs() -> None:
-    """Register the built-in environments as `superdex_gym/…` with Gymnasium; twice is fine."""
+    """Register all environments of this package with Gymnasium; twice is fine.
+
+    The built-in ones are `superdex_gym/…`, those of `superdex.envs.mujoco` are `superdex/…`.
+    """
+    from superdex.envs.mujoco._registration import register_mujoco_envs
+
+    register_mujoco_envs()
     for name, (env_class, kwargs, max_episode_steps) in _ENVS.items():
         env_id = f"superdex_gym/{name}"
         if env_id in gym.registry:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -31,13 +32,15 @@ NAMES = [
     *("Ant", "HalfCheetah", "Hopper", "Humanoid", "HumanoidStandup", "InvertedDoublePendulum"),
     *("InvertedPendulum", "Pusher", "Reacher", "Swimmer", "Walker2d"),
 ]
-WITHOUT_FORCES = {
+WITHOUT_FORCES: dict[str, dict[str, Any]] = {
     "Ant": {"include_cfrc_ext_in_observation": False, "contact_cost_weight": 0},
     "Humanoid": {"include_cfrc_ext_in_observation": False, "contact_cost_weight": 0},
     "HumanoidStandup": {"include_cfrc_ext_in_observation": False, "impact_cost_weight": 0},
 }
-SETTINGS = [(name, {}) for name in NAMES] + [*WITHOUT_FORCES.items()]
-OTHER_SETTINGS = [
+SETTINGS: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in NAMES] + [
+    *WITHOUT_FORCES.items()
+]
+OTHER_SETTINGS: list[tuple[str, dict[str, Any]]] = [
     (
         "Ant",
         {
@@ -304,10 +307,10 @@ def test_environments_with_other_settings_are_no_batch_and_right_all_the_same():
     """Siblings may share a scene and differ in settings; then they are stepped one by one."""
     weights = [0.1, 0.2, 0.3, 0.4]
     env_fns = [lambda w=w: HalfCheetahEnv(ctrl_cost_weight=w) for w in weights]
-    with pytest.warns(UserWarning, match="differ in _ctrl_cost_weight"):
-        envs = HybridVectorEnv(env_fns, num_workers=1, in_process=True)
+    envs = HybridVectorEnv(env_fns, num_workers=1, in_process=True)
     with envs:
-        envs.reset(seed=0)
+        with pytest.warns(UserWarning, match="differ in _ctrl_cost_weight"):
+            envs.reset(seed=0)
         action = np.ones((4, 6), np.float32)
         *_, infos = envs.step(action)
         expected = [-w * np.sum(np.square(action[0])) for w in weights]
@@ -338,6 +341,43 @@ def test_set_state_moves_one_of_a_batch_and_what_it_measures_from():
         assert is_stepped_at_once(envs)
         state = np.concatenate([reference.unwrapped.data.qpos, reference.unwrapped.data.qvel])
         assert_same(state, envs.call("state_vector", indices=[2])[0])
+
+
+class DoubledEnv(HalfCheetahEnv):
+    """Written as subclasses of Gymnasium's classes are."""
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return (observation, 2 * reward, *rest)
+
+
+def test_a_step_of_ones_own_is_heeded():
+    """A subclass that overrides step is stepped by it, one environment after the other."""
+    envs = HybridVectorEnv([DoubledEnv] * 4, num_workers=1, in_process=True)
+    with envs, HalfCheetahEnv() as plain:
+        with pytest.warns(UserWarning, match="DoubledEnv has a step of its own"):
+            envs.reset(seed=0)
+        plain.reset(seed=0)
+        action = np.ones((4, 6), np.float32)
+        assert envs.step(action)[1][0] == 2 * plain.step(action[0])[1]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_diverged_simulation_ends_its_episode_and_no_other(workers):
+    """With a reason, at once (one group of four) and one by one (two of two)."""
+    with (
+        HybridVectorEnv([HopperEnv] * 4, num_workers=workers, in_process=True) as envs,
+        HopperEnv() as sibling,
+    ):
+        assert is_stepped_at_once(envs) == (workers == 1)
+        envs.reset(seed=0)
+        sibling.reset(seed=1)
+        envs.call("set_state", np.zeros(6), np.full(6, 1e12), indices=[3])
+        action = np.zeros((4, 3), np.float32)
+        observations, _, terminated, _, infos = envs.step(action)
+        assert terminated.tolist() == [False, False, False, True]
+        assert infos["terminated_reason"][3] == "simulation diverged"
+        assert_same(sibling.step(action[1])[0], observations[1])
 
 
 def test_a_step_before_the_reset_is_refused():
