@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.registration import load_env_creator
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 from hypothesis import given, settings
@@ -133,6 +135,21 @@ def test_one_environment_is_gymnasiums_to_the_bit(pair):
                 assert_same(expected, got)
                 assert_same_infos(expected_info, info)
                 (expected, expected_info), (got, info) = reference.reset(), env.reset()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_constructors_take_what_gymnasiums_take(name):
+    """The same names in the same order, with the same defaults."""
+    classes = [load_env_creator(f"{module}:{name}Env") for module in modules_of(name)]
+    one, other = (inspect.signature(cls).parameters for cls in classes)
+    assert list(one) == list(other)
+    for parameter, mine in zip(one.values(), other.values(), strict=True):
+        assert str(parameter.default) == str(mine.default)
+
+
+def modules_of(name):
+    spec = gym.spec(f"{name}-v5")
+    return spec.entry_point.partition(":")[0], "superdex.envs.mujoco"
 
 
 @pytest.mark.parametrize(("name", "kwargs"), SETTINGS + OTHER_SETTINGS)
