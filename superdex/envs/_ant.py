@@ -155,6 +155,7 @@ class AntEnv(ModelEnv):
     """
 
     cfg_class: ClassVar[type[SceneEnvCfg]] = AntEnvCfg
+    array_hooks = True
     holds_action = True
     cfg: AntEnvCfg
     _agent: Ant
@@ -162,7 +163,7 @@ class AntEnv(ModelEnv):
     def __init__(self, cfg: AntEnvCfg | Mapping[str, Any] | None = None, **overrides: Any) -> None:
         super().__init__(cfg, **overrides)
         # what a batch steps gives no contact wrenches
-        self.array_hooks = not self.cfg.observe_contacts
+        self.array_hooks = self.array_hooks and not self.cfg.observe_contacts
         self._x_before: Any = 0.0
         self._setup_action_space(torque=Box(-1.0, 1.0, (8,), np.float32))
         self._setup_observation_space(**self._observed_boxes())

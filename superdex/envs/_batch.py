@@ -88,8 +88,6 @@ class SceneEnvBatch:
                     )
         if type(first._scene) is not MujocoScene:
             raise NotBatchable(f"a {type(first._scene).__name__} is no MujocoScene")
-        if first.cfg.profile:
-            raise NotBatchable("profile=True takes the time of each environment's own hooks")
         if not first._loaded_share().is_shared:
             raise NotBatchable(f"its {cls.__name__} has a scene of its own")
 

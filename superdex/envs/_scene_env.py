@@ -188,6 +188,8 @@ class SceneEnv(gym.Env[Observation, Action]):
         self._num_substeps = self.cfg.num_substeps
         self._dt = self.cfg.simulation_timestep
         self._stopwatch: Stopwatch | None = None
+        if self.cfg.profile or not self.cfg.use_shared_scenes:
+            self.array_hooks = False  # asked for, so there is nothing to warn of
         if self.cfg.profile:
             self._stopwatch = Stopwatch()
             for hook in (

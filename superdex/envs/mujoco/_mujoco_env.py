@@ -129,7 +129,7 @@ class MujocoEnv(SceneEnv):
 
     def _set_up_observation(self) -> None:
         """Declare the observation space, once a subclass's constructor has set what it needs."""
-        self.array_hooks = type(self).array_hooks and not self._reads_contact_forces
+        self.array_hooks = self.array_hooks and not self._reads_contact_forces
         size = sum(part.size for part in self._observed())
         self._observation_layout = _observation_layout(size)
         self.observation_space = self._observation_layout.space()
