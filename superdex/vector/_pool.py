@@ -276,8 +276,9 @@ class WorkerPool:
                         continue  # it may be done now
                     if not reply.wait(limit) and words[Word.DONE] != sequence:
                         limit = self._out_of_time(call, timeout, deadline)
-            except CallTimeout:
+            except BaseException:  # the time is up, a failure, Ctrl-C
                 self.nanoseconds_waiting[worker] += perf_counter_ns() - started
+                del words  # in the traceback it would keep the block for as long as the error
                 raise
             status |= words[Word.STATUS]
             now = perf_counter_ns()
