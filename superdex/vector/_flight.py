@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from time import perf_counter
 
 from superdex.errors import CallTimeout
-from superdex.vector._lifecycle import Lifecycle
+from superdex.vector._lifecycle import Lifecycle, State
 from superdex.vector._local import LocalPool
 from superdex.vector._pool import WorkerPool, failures_of
 from superdex.vector._protocol import Reply
@@ -95,6 +95,7 @@ class Flight:
         Raises:
             CallTimeout: When the time is up; the call stays in flight. So it does where the user
                 made errors of warnings.
+            ClosedError: If `close` was called meanwhile, by another thread or a signal's handler.
             WorkerRaised, WorkerDied, ExceptionGroup: After a failure in a step or reset everything
                 is broken; an environment that raised in another call leaves it usable.
         """
@@ -116,7 +117,9 @@ class Flight:
             raise
         except BaseException as failure:
             self.lifecycle.break_down(failure)
-            raise
+            # closed meanwhile, whatever is missing is missing for that reason, which `finish` gives
+            if self.lifecycle.state is not State.CLOSED or not isinstance(failure, Exception):
+                raise
         self.lifecycle.finish()
         try:
             raise_all(failures_of(replies))
