@@ -100,16 +100,8 @@ class Flight:
                 is broken; an environment that raised in another call leaves it usable.
         """
         all_replies = call == "call"
-        started = perf_counter()
         try:
-            while True:
-                self._pool.wait(name or call, timeout, all_replies=all_replies)
-                replies = self._pool.replies() if self._pool.status else []
-                if replies is not None:
-                    break
-                # a worker died over its reply: it is restarted and waited for, in the time left
-                if timeout is not None:
-                    timeout = max(0.0, timeout + started - perf_counter())
+            replies = self._replies(name or call, timeout, all_replies=all_replies)
         except CallTimeout:
             raise
         except (KeyboardInterrupt, Warning):  # a warning that the user made an error of
@@ -128,6 +120,19 @@ class Flight:
                 self.lifecycle.break_down(failure)
             raise
         return replies
+
+    def _replies(
+        self, name: str, timeout: float | None, *, all_replies: bool
+    ) -> list[tuple[int, Reply]]:
+        started = perf_counter()
+        while True:
+            self._pool.wait(name, timeout, all_replies=all_replies)
+            replies = self._pool.replies() if self._pool.status else []
+            if replies is not None:
+                return replies
+            # a worker died over its reply: it is restarted and waited for, in the time left
+            if timeout is not None:
+                timeout = max(0.0, timeout + started - perf_counter())
 
     def drain(self) -> str | None:
         """Wait for a call that was interrupted, if there is one, and drop its result.

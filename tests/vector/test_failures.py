@@ -523,17 +523,19 @@ def test_close_leaves_nothing(make_workers):
 )
 def test_close_leaves_nothing_after_a_failure(at, do):
     """At once, and not when the garbage collector comes by: a loop of failures lasts for days."""
+
+    def use():
+        with HybridVectorEnv([partial(Acting, at, do)]) as envs:
+            envs.reset()
+            envs.call("method")
+            envs.step(ACTIONS[:1])
+
     gc.collect()
     gc.disable()
     try:
         before = remains()
-        with (
-            pytest.raises((WorkerDied, WorkerRaised)),
-            HybridVectorEnv([partial(Acting, at, do)]) as envs,
-        ):
-            envs.reset()
-            envs.call("method")
-            envs.step(ACTIONS[:1])
+        with pytest.raises((WorkerDied, WorkerRaised)):
+            use()
         assert remains() == before
     finally:
         gc.enable()
