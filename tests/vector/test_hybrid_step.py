@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import Counter
 from functools import partial
@@ -562,13 +563,46 @@ def test_rows_of_a_structured_array_are_infos_of_their_own(make):
 
 
 class Explaining(Walk):
+    def __init__(self, build):
+        super().__init__()
+        self.build = build
+
     def step(self, action):
-        return *super().step(action)[:4], {"error": TwoArguments("a", "b")}
+        return *super().step(action)[:4], {"error": self.build("TwoArguments", "b")}
 
 
-def test_an_info_that_pickles_but_does_not_come_back_arrives_as_its_repr(make_workers):
+class Word(str):
+    """A string that can't be rebuilt from itself."""
+
+    def __new__(cls, word, language):
+        return super().__new__(cls, word)
+
+
+class Leaving:
+    """Ends the process that unpickles it."""
+
+    def __init__(self, *what):
+        self.what = what
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return sys.exit, (3,)
+
+    def __repr__(self):
+        return "Leaving TwoArguments"
+
+
+def in_an_array(*arguments):
+    """Return an array of objects, which holds what pickles but does not come back."""
+    return np.array([TwoArguments(*arguments), None])
+
+
+@pytest.mark.parametrize("build", [TwoArguments, in_an_array, Word, Leaving])
+def test_an_info_that_pickles_but_does_not_come_back_arrives_as_its_repr(make_workers, build):
     """With one warning, and the vector goes on."""
-    envs = make_workers([Explaining], 1)
+    envs = make_workers([partial(Explaining, build)], 1)
     envs.reset()
     with pytest.warns(UserWarning, match="can't be pickled"):
         info = envs.step(walk_actions(1, 1)[0]).info
