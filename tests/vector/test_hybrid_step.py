@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
+import weakref
 from collections import Counter
 from functools import partial
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -628,3 +631,46 @@ def test_a_refused_timeout_leaves_the_step_in_flight(make):
     with pytest.raises(ValueError, match="timeout must be a number of seconds or None"):
         envs.step_wait(timeout="soon")
     assert envs.step_wait(timeout=30).reward.shape == (2,)
+
+
+class Filming(Walk):
+    """Puts a new frame into each of its infos, also where the general way is the only one."""
+
+    alive: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()
+
+    def info(self):
+        frame = Frame()
+        return {"frame": frame, "nested": {"frames": [frame]}}
+
+    def reset(self, **kwargs):
+        return super().reset(**kwargs)[0], self.info()
+
+    def step(self, action):
+        return *super().step(action)[:4], self.info()
+
+
+class Frame:
+    """Known while it lives, copies too."""
+
+    def __init__(self):
+        Filming.alive.add(self)
+
+    def __deepcopy__(self, memo):
+        return Frame()
+
+
+@pytest.mark.parametrize("copy", [True, False])
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_infos_of_earlier_steps_are_not_kept(make, mode, copy):
+    """Neither by environments nor by the caller's side: what nobody holds is gone at once."""
+    envs = make([Filming] * 2, 2, autoreset_mode=mode, copy=copy)
+    gc.collect()
+    gc.disable()
+    try:
+        envs.reset(seed=0)
+        for batch in walk_actions(30, 2):
+            envs.step(batch)
+            # of each environment at most the two of one step, and those of an end in it
+            assert len(Filming.alive) <= 2 * (2 + 2)
+    finally:
+        gc.enable()
