@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from time import perf_counter
 
 from superdex.errors import CallTimeout
-from superdex.vector._lifecycle import Lifecycle
+from superdex.vector._lifecycle import Lifecycle, State
 from superdex.vector._local import LocalPool
 from superdex.vector._pool import WorkerPool, failures_of
 from superdex.vector._protocol import Reply
@@ -95,20 +95,13 @@ class Flight:
         Raises:
             CallTimeout: When the time is up; the call stays in flight. So it does where the user
                 made errors of warnings.
+            ClosedError: If `close` was called meanwhile, by another thread or a signal's handler.
             WorkerRaised, WorkerDied, ExceptionGroup: After a failure in a step or reset everything
                 is broken; an environment that raised in another call leaves it usable.
         """
         all_replies = call == "call"
-        started = perf_counter()
         try:
-            while True:
-                self._pool.wait(name or call, timeout, all_replies=all_replies)
-                replies = self._pool.replies() if self._pool.status else []
-                if replies is not None:
-                    break
-                # a worker died over its reply: it is restarted and waited for, in the time left
-                if timeout is not None:
-                    timeout = max(0.0, timeout + started - perf_counter())
+            replies = self._replies(name or call, timeout, all_replies=all_replies)
         except CallTimeout:
             raise
         except (KeyboardInterrupt, Warning):  # a warning that the user made an error of
@@ -116,7 +109,9 @@ class Flight:
             raise
         except BaseException as failure:
             self.lifecycle.break_down(failure)
-            raise
+            # closed meanwhile, whatever is missing is missing for that reason, which `finish` gives
+            if self.lifecycle.state is not State.CLOSED or not isinstance(failure, Exception):
+                raise
         self.lifecycle.finish()
         try:
             raise_all(failures_of(replies))
@@ -125,6 +120,19 @@ class Flight:
                 self.lifecycle.break_down(failure)
             raise
         return replies
+
+    def _replies(
+        self, name: str, timeout: float | None, *, all_replies: bool
+    ) -> list[tuple[int, Reply]]:
+        started = perf_counter()
+        while True:
+            self._pool.wait(name, timeout, all_replies=all_replies)
+            replies = self._pool.replies() if self._pool.status else []
+            if replies is not None:
+                return replies
+            # a worker died over its reply: it is restarted and waited for, in the time left
+            if timeout is not None:
+                timeout = max(0.0, timeout + started - perf_counter())
 
     def drain(self) -> str | None:
         """Wait for a call that was interrupted, if there is one, and drop its result.

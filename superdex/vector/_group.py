@@ -54,9 +54,9 @@ AutoresetOptions: TypeAlias = Callable[[int, int], dict[str, Any] | None] | str 
 
 
 _WHERE_TO_REGISTER = (
-    "Workers import the main module, but not what runs under its guard. Register the id in a "
-    "module and import that inside the function that builds the environment, or register it at the "
-    "top level of the main module."
+    "If you register it: workers import the main module, but not what runs under its guard. "
+    "Register the id in a module and import that inside the function that builds the environment, "
+    "or register it at the top level of the main module."
 )
 
 _SMALL_BYTES = 1024
@@ -183,7 +183,7 @@ class EnvGroup:
         try:
             env = env_fn()
         except BaseException as error:
-            if isinstance(error, gym.error.UnregisteredEnv) and "Did you mean" not in str(error):
+            if isinstance(error, gym.error.UnregisteredEnv):
                 error.add_note(_WHERE_TO_REGISTER)
             raise env_failure(index, "construct", error) from error
         if not isinstance(env, gym.Env):

@@ -92,6 +92,8 @@ def _as_object(value: Any) -> Any:
     NumPy's type of a number says no more than its value, and is lost where it went through an
     array; so the type is the same on every way.
     """
+    if isinstance(value, np.timedelta64):  # a number to NumPy, but not without its unit
+        return value
     if isinstance(value, np.bool_ | np.number):
         return value.item()
     if type(value) is np.ndarray and value.shape == () and value.dtype.kind in _NUMERIC_KINDS:

@@ -91,7 +91,13 @@ class Lifecycle:
         self.state = self.check(call)
 
     def finish(self) -> None:
-        """The call in flight came to its end, well or not, and its replies were taken."""
+        """The call in flight came to its end, well or not, and its replies were taken.
+
+        Raises:
+            ClosedError: If `close` came first, from another thread or a signal's handler.
+        """
+        if self.state is State.CLOSED:
+            raise ClosedError("close() was called while this call was in flight: it has no result.")
         self._was_reset = self._was_reset or self.state is State.RESETTING
         self.state = State.IDLE if self._was_reset else State.NEW
         self.interrupted = False

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from superdex.errors import CallTimeout, WorkerDied, WorkerRaised
+from superdex.errors import CallTimeout, ClosedError, WorkerDied, WorkerRaised
 from superdex.vector._affinity import running_on
 from superdex.vector._block import Block
 from superdex.vector._episodes import Revival
@@ -251,6 +251,7 @@ class WorkerPool:
 
         Raises:
             CallTimeout: When the time is up; waiting again goes on.
+            ClosedError: If it is closed meanwhile, by another thread or a signal's handler.
             WorkerDied: If a worker died before it replied and is not restarted, or an
                 `ExceptionGroup` of several failures. What environments raised is in the replies.
         """
@@ -276,8 +277,9 @@ class WorkerPool:
                         continue  # it may be done now
                     if not reply.wait(limit) and words[Word.DONE] != sequence:
                         limit = self._out_of_time(call, timeout, deadline)
-            except CallTimeout:
+            except BaseException:  # the time is up, a failure, Ctrl-C
                 self.nanoseconds_waiting[worker] += perf_counter_ns() - started
+                del words  # in the traceback it would keep the block for as long as the error
                 raise
             status |= words[Word.STATUS]
             now = perf_counter_ns()
@@ -319,6 +321,8 @@ class WorkerPool:
 
         A worker that died is restarted here, if that is wanted.
         """
+        if self._closed:
+            raise ClosedError(f"close() was called while {call} was in flight.")
         self._watcher.trouble = False  # before looking, or trouble in between would be missed
         waiting = self._waiting
         died = self._died(waiting)
@@ -539,6 +543,10 @@ class WorkerPool:
         return failures
 
     def _release(self) -> None:
+        # who waits for a call while another thread or a signal's handler closes would wait for ever
+        self._watcher.trouble = True
+        for link in self._links:
+            link.reply.release()
         self._watcher.release()
         self._words = []
         if self._block is not None:

@@ -60,16 +60,20 @@ def dumps_entries(entries: list[InfoEntry], notice: Callable[[str], None]) -> by
         data = dumps(entries)
         loads(data)
         return data
-    except Exception:
+    except BaseException:  # what it runs to come back may also exit
         return dumps([(row, _picklable(info, row, notice)) for row, info in entries])
+
+
+_PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes})
+"""Types that surely come back; their subclasses may ask for more than they were pickled with."""
 
 
 def _is_plain(value: Any) -> bool:
     if isinstance(value, dict):
         return all(map(_is_plain, value.values()))
-    return value is None or isinstance(
-        value, str | bytes | int | float | complex | np.generic | np.ndarray
-    )
+    if isinstance(value, np.ndarray | np.generic):
+        return not value.dtype.hasobject
+    return type(value) in _PLAIN
 
 
 def _picklable(info: Any, row: int, notice: Callable[[str], None]) -> dict[Any, Any]:
@@ -87,7 +91,7 @@ def _or_repr(value: Any, who: str, notice: Callable[[str], None]) -> Any:
     """Return the value if it comes through pickle, else its `repr`, with a notice."""
     try:
         loads(dumps(value))
-    except Exception as error:
+    except BaseException as error:
         notice(
             f"{who} of type {type(value).__name__} that can't be pickled ({error}); its repr is "
             "passed on instead."

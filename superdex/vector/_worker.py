@@ -216,7 +216,7 @@ def _build(message: bytes) -> tuple[Worker | None, SpaceReport | Failure | Excep
     try:
         construction: Construction = _remote.loads(message)
         env_fns = _remote.loads(construction.env_fns)
-    except Exception as error:
+    except BaseException as error:  # a module that they import may exit
         return None, Failure.of(error, "construct")
     try:
         built = Worker(env_fns, construction)

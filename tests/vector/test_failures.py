@@ -510,6 +510,37 @@ def test_close_leaves_nothing(make_workers):
     assert result.observation.shape == (4, 3)
 
 
+@pytest.mark.parametrize(
+    ("at", "do"),
+    [
+        ("construct", raising(KeyError, "k")),
+        ("reset", kill_self),
+        ("step", kill_self),
+        ("step", raising(Unpicklable)),
+        ("method", kill_self),
+    ],
+    ids=["construct", "killed in reset", "killed in step", "raised in step", "killed in a call"],
+)
+def test_close_leaves_nothing_after_a_failure(at, do):
+    """At once, and not when the garbage collector comes by: a loop of failures lasts for days."""
+
+    def use():
+        with HybridVectorEnv([partial(Acting, at, do)]) as envs:
+            envs.reset()
+            envs.call("method")
+            envs.step(ACTIONS[:1])
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = remains()
+        with pytest.raises((WorkerDied, WorkerRaised)):
+            use()
+        assert remains() == before
+    finally:
+        gc.enable()
+
+
 def test_twenty_vectors_one_after_the_other_leave_nothing():
     """No descriptor is lost on the way."""
     before = remains()

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from superdex.errors import BrokenError, CallPending, CallTimeout
+from superdex.errors import BrokenError, CallPending, CallTimeout, ClosedError
 from superdex.vector import HybridVectorEnv
 from tests.vector.envs import Acting, Fixed, Walk, walk_actions, walks
 
@@ -374,6 +374,31 @@ def test_close_while_a_step_is_in_flight_is_bounded(make_workers, gate):
     started = time.perf_counter()
     envs.close(timeout=0.2)
     assert time.perf_counter() - started < 8
+
+
+@pytest.mark.parametrize("by", ["thread", "signal"])
+@pytest.mark.parametrize("call", ["step", "reset", "call"])
+def test_who_waits_while_it_is_closed_waits_no_longer(make_workers, gate, call, by):
+    """A watchdog or a handler of SIGTERM may close it; nothing says otherwise that it is over."""
+    at = "method" if call == "call" else call
+    envs = make_workers([Fixed, partial(Gate, gate, at)], 1, slow_after=None)
+    if call != "reset":
+        envs.reset()
+    use = {
+        "step": partial(envs.step, NO_ACTIONS),
+        "reset": envs.reset,
+        "call": partial(envs.call, "method", indices=[1]),
+    }
+    previous = signal.signal(signal.SIGALRM, lambda *arguments: envs.close(0.2))
+    if by == "thread":
+        threading.Timer(0.2, envs.close, [0.2]).start()
+    else:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+    started = time.perf_counter()
+    with pytest.raises(ClosedError, match="while this call was in flight"):
+        use[call]()
+    assert time.perf_counter() - started < 5
+    signal.signal(signal.SIGALRM, previous)
 
 
 def test_large_replies_do_not_hold_close_up():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from functools import partial
 
@@ -303,14 +304,37 @@ def test_both_kinds_give_the_same(make, make_workers):
 
 
 class BadUnpickle:
+    def __init__(self, *what):
+        self.what = what
+
     def __reduce__(self):
-        return (int, ("x",))
+        return self.what
 
 
-def test_a_function_that_cant_be_unpickled_shows_the_workers_traceback(make_workers):
-    """A bare ValueError from nowhere would say neither worker nor environments."""
-    with pytest.raises(WorkerRaised, match="invalid literal"):
-        make_workers([partial(Walk, BadUnpickle())], 1)
+@pytest.mark.parametrize(
+    ("what", "text"),
+    [((int, ("x",)), "invalid literal"), ((sys.exit, ("no licence",)), "SystemExit: no licence")],
+)
+def test_a_function_that_cant_be_unpickled_shows_the_workers_traceback(make_workers, what, text):
+    """A bare ValueError or exit code from nowhere would say neither worker nor environments."""
+    with pytest.raises(WorkerRaised, match=text) as caught:
+        make_workers([partial(Walk, BadUnpickle(*what))], 1)
+    assert (caught.value.worker, caught.value.call) == (0, "construct")
+    assert "in _build" in caught.value.remote_traceback
+
+
+def test_each_function_is_called_once(make_workers, tmp_path):
+    """Nobody builds an environment only to read its spaces; each may need a licence or a GPU."""
+
+    def build(index):
+        with (tmp_path / str(index)).open("a") as file:
+            file.write("built ")
+        return Walk()
+
+    envs = make_workers([partial(build, index) for index in range(5)], num_workers=2)
+    envs.reset()
+    envs.step(walk_actions(1, 5)[0])
+    assert [path.read_text() for path in sorted(tmp_path.iterdir())] == ["built "] * 5
 
 
 def test_metadata_that_cant_be_pickled_is_an_error_not_a_death(make_workers):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 import threading
+import weakref
 from collections import Counter
 from functools import partial
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -562,13 +566,46 @@ def test_rows_of_a_structured_array_are_infos_of_their_own(make):
 
 
 class Explaining(Walk):
+    def __init__(self, build):
+        super().__init__()
+        self.build = build
+
     def step(self, action):
-        return *super().step(action)[:4], {"error": TwoArguments("a", "b")}
+        return *super().step(action)[:4], {"error": self.build("TwoArguments", "b")}
 
 
-def test_an_info_that_pickles_but_does_not_come_back_arrives_as_its_repr(make_workers):
+class Word(str):
+    """A string that can't be rebuilt from itself."""
+
+    def __new__(cls, word, language):
+        return super().__new__(cls, word)
+
+
+class Leaving:
+    """Ends the process that unpickles it."""
+
+    def __init__(self, *what):
+        self.what = what
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return sys.exit, (3,)
+
+    def __repr__(self):
+        return "Leaving TwoArguments"
+
+
+def in_an_array(*arguments):
+    """Return an array of objects, which holds what pickles but does not come back."""
+    return np.array([TwoArguments(*arguments), None])
+
+
+@pytest.mark.parametrize("build", [TwoArguments, in_an_array, Word, Leaving])
+def test_an_info_that_pickles_but_does_not_come_back_arrives_as_its_repr(make_workers, build):
     """With one warning, and the vector goes on."""
-    envs = make_workers([Explaining], 1)
+    envs = make_workers([partial(Explaining, build)], 1)
     envs.reset()
     with pytest.warns(UserWarning, match="can't be pickled"):
         info = envs.step(walk_actions(1, 1)[0]).info
@@ -594,3 +631,46 @@ def test_a_refused_timeout_leaves_the_step_in_flight(make):
     with pytest.raises(ValueError, match="timeout must be a number of seconds or None"):
         envs.step_wait(timeout="soon")
     assert envs.step_wait(timeout=30).reward.shape == (2,)
+
+
+class Filming(Walk):
+    """Puts a new frame into each of its infos, also where the general way is the only one."""
+
+    alive: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()
+
+    def info(self):
+        frame = Frame()
+        return {"frame": frame, "nested": {"frames": [frame]}}
+
+    def reset(self, **kwargs):
+        return super().reset(**kwargs)[0], self.info()
+
+    def step(self, action):
+        return *super().step(action)[:4], self.info()
+
+
+class Frame:
+    """Known while it lives, copies too."""
+
+    def __init__(self):
+        Filming.alive.add(self)
+
+    def __deepcopy__(self, memo):
+        return Frame()
+
+
+@pytest.mark.parametrize("copy", [True, False])
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_infos_of_earlier_steps_are_not_kept(make, mode, copy):
+    """Neither by environments nor by the caller's side: what nobody holds is gone at once."""
+    envs = make([Filming] * 2, 2, autoreset_mode=mode, copy=copy)
+    gc.collect()
+    gc.disable()
+    try:
+        envs.reset(seed=0)
+        for batch in walk_actions(30, 2):
+            envs.step(batch)
+            # of each environment at most the two of one step, and those of an end in it
+            assert len(Filming.alive) <= 2 * (2 + 2)
+    finally:
+        gc.enable()

@@ -94,6 +94,13 @@ def test_negative_zero_stays():
     assert np.signbit(merge({"a": -0.0}, {"a": 1})["a"][0])
 
 
+@pytest.mark.parametrize("value", [np.timedelta64(5, "ns"), np.timedelta64(5, "s")], ids=repr)
+def test_durations_keep_their_unit(value):
+    """They are no numbers, though NumPy counts them among those."""
+    kept = merge({"a": value}, {"a": 1})["a"][0]
+    assert (kept, kept.dtype) == (value, value.dtype)
+
+
 def test_strings_stay_whole():
     """A short first string does not cut a longer one; a missing string is None."""
     merged = merge({"a": "x"}, None, {"a": "longer"})["a"]

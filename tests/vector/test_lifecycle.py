@@ -131,6 +131,15 @@ def test_a_closed_one_does_not_break():
     assert lifecycle.state is State.CLOSED
 
 
+def test_a_call_that_ends_after_closing_is_refused():
+    """Closed is the end for what was in flight, too."""
+    lifecycle = in_state(State.STEPPING)
+    lifecycle.close()
+    with pytest.raises(ClosedError, match="in flight"):
+        lifecycle.finish()
+    assert lifecycle.state is State.CLOSED
+
+
 @pytest.mark.parametrize("state", list(State))
 def test_closing_is_legal_everywhere(state):
     """Every state leads to CLOSED."""

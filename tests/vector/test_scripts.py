@@ -193,17 +193,18 @@ def test_classes_and_lambdas_of_the_main_module_travel(run):
     assert script.end() == (0, "True 7\nTrue 12 2\n", "")
 
 
-def test_an_id_registered_under_the_guard_is_a_clear_error(run):
-    """It says where registration belongs."""
+@pytest.mark.parametrize("name", ["Mine", "MyCartPole"])
+def test_an_id_registered_under_the_guard_is_a_clear_error(run, name):
+    """It says where registration belongs, also where Gymnasium takes the id for another's typo."""
     script = run(
-        guarded("""
-            gym.register("Mine-v0", Env)
-            HybridVectorEnv([lambda: gym.make("Mine-v0")] * 2, 1)
+        guarded(f"""
+            gym.register("{name}-v0", Env)
+            HybridVectorEnv([lambda: gym.make("{name}-v0")] * 2, 1)
         """)
     )
     code, _, err = script.end()
     assert code == 1
-    assert "`Mine` doesn't exist" in err
+    assert f"`{name}` doesn't exist" in err
     assert "Environment 0 (worker 0) raised in construct: NameNotFound" in err
     assert "Register the id in a module" in err
 
