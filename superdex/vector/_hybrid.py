@@ -658,11 +658,8 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._flight.lifecycle.close()
         self._finalizer.cancel()
         failures = self._pool.close(5.0 if timeout is None else float(timeout))
-        del (
-            self._action,
-            self._timing,
-            self._collector,
-        )  # views of the block hold its memory and a descriptor
+        # views of the block hold its memory and a descriptor
+        del self._action, self._timing, self._collector, self._calls
         raise_all(failures)
 
     def __del__(self) -> None:
