@@ -171,12 +171,13 @@ class FreeProcesses(Contender):
 
     def __init__(self, loops: Sequence[Callable[[], Loop]]) -> None:
         context = multiprocessing.get_context("spawn")
-        barrier = context.Barrier(len(loops))
+        # Kept, because its shared memory is given to others as soon as this process forgets it.
+        self._barrier = context.Barrier(len(loops))
         self._pipes: list[Connection] = []
         self._processes = []
         for make in loops:
             here, there = context.Pipe()
-            process = context.Process(target=_run_loop, args=(there, barrier, make))
+            process = context.Process(target=_run_loop, args=(there, self._barrier, make))
             process.start()
             there.close()
             self._pipes.append(here)

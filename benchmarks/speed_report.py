@@ -107,7 +107,11 @@ def _absences(comparisons: Sequence[Mapping[str, Any]]) -> list[str]:
     for each in comparisons:
         for name, reason in each["absent"].items():
             reasons.setdefault(name, set()).add(reason)
-    everywhere = {name for name in reasons if all(name in each["absent"] for each in comparisons)}
+    everywhere = {
+        name
+        for name in set(reasons) - {"shared"}
+        if all(name in each["absent"] for each in comparisons)
+    }
     return [
         f"Without {', '.join(_NAMES[name] for name in names)}: {reason}."
         for reason in sorted({min(reasons[name]) for name in everywhere})
