@@ -185,7 +185,6 @@ def measure(plan: Plan, console: Console) -> dict[str, Any]:
         "versions": describe_versions() | _rival_versions(),
         "commit": describe_commit(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "command": shlex.join(["python", "benchmarks/physics.py", *sys.argv[1:]]),
         "minutes": (time.monotonic() - started) / 60,
         "seconds": plan.seconds,
         "comparisons": comparisons,
@@ -210,6 +209,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         }
         with _native_messages_held() as terminal:
             report = measure(replace(plan, **given), Console(file=terminal, highlight=False))
+        report["command"] = _command(given, quick=arguments.quick)
     console.print(Markdown(f"{tables(report)}\n\n{describe_run(report)}"))
     json_paths, plots = [arguments.json], [arguments.plot]
     if arguments.docs:
@@ -242,6 +242,15 @@ def _native_messages_held() -> Iterator[TextIO]:
         finally:
             sys.stderr.flush()
             os.dup2(terminal.fileno(), 2)
+
+
+def _command(given: Mapping[str, Any], *, quick: bool) -> str:
+    """Return the command that measures the same, wherever it writes to."""
+    words = ["python", "benchmarks/physics.py", *["--quick"] * quick]
+    for name, value in given.items():
+        text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        words += [f"--{name}", text]
+    return shlex.join(words)
 
 
 def _rival_versions() -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 
 import pytest
@@ -80,10 +79,17 @@ def test_contender_that_would_take_too_long_is_left_out(
     assert physics.why_absent(name, Field(PHYSICS_TASKS[task], num_envs, 2)) == reason
 
 
+def test_command_is_what_was_measured():
+    """Where figures were written to is nobody's business."""
+    given = {"num_envs": [16, 64], "minutes": 2.0}
+    assert physics._command(given, quick=True) == (
+        "python benchmarks/physics.py --quick --num_envs 16,64 --minutes 2.0"
+    )
+
+
 def test_what_there_is_no_time_for_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch):
     """Every task is tried once; a larger size only while the time of the smaller one is left."""
     monkeypatch.setattr(physics, "compare", lambda *_: time.sleep(0.02))
-    monkeypatch.setattr(sys, "argv", ["physics.py"])
     plan = physics.Plan((16, 64), ("cart_pole",), rounds=1, seconds=0, minutes=0.03 / 60)
     report = physics.measure(plan, Console(quiet=True))
     assert len(report["comparisons"]) == 1
