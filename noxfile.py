@@ -69,6 +69,13 @@ def hot_path(session: nox.Session) -> None:
 
 @nox.session
 def soak(session: nox.Session) -> None:
-    """Step a vector a million times, make and close 200 more, and see whether anything grows."""
+    """See whether a million steps and 200 vectors make anything grow; then fuzz for long."""
     session.install(".[test]")
     session.run("python", "benchmarks/soak.py", *session.posargs)
+    session.run(
+        "pytest",
+        "tests/vector/test_fuzz.py",
+        "-o",
+        "faulthandler_timeout=0",
+        env={"FUZZ_EXAMPLES": "1000"},
+    )

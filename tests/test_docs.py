@@ -23,7 +23,8 @@ README = ROOT / "README.md"
 PAGES = sorted(page for page in ROOT.joinpath("docs").rglob("*.md") if "_build" not in page.parts)
 PROGRAMS = sorted(ROOT.joinpath("docs", "code").glob("*.py"))
 DOCUMENTED = [
-    f"superdex.{name}" for name in ("vector", "envs", "scenes", "testing", "bench", "errors")
+    f"superdex.{name}"
+    for name in ("vector", "envs", "envs.mujoco", "scenes", "testing", "bench", "errors")
 ]
 OPTIONS = doctest.ELLIPSIS
 
@@ -185,7 +186,8 @@ def test_reference_names_everything_public():
     """Each public name of each package has its place in the reference."""
     for module_name in DOCUMENTED:
         module = importlib.import_module(module_name)
-        page = ROOT / "docs" / "reference" / f"{module_name.rpartition('.')[2]}.md"
+        page_name = module_name.removeprefix("superdex.").replace(".", "_")
+        page = ROOT / "docs" / "reference" / f"{page_name}.md"
         text = page.read_text(encoding="utf-8")
         if re.search(r"automodule:: \S+\n   :members:", text):
             continue

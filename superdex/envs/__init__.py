@@ -1,9 +1,10 @@
 """Environments on shared scenes: the base to write your own, and three benchmarks.
 
 `SceneEnv` and `SceneEnvCfg` are what an environment of your own derives from; `CartPoleEnv`,
-`HalfCheetahEnv` and `AntEnv` are written on them. Importing this package registers their ids with
-Gymnasium (`superdex_gym/CartPole-v0` and so on) and imports neither MuJoCo nor an environment: that
-happens when a class is first asked for.
+`HalfCheetahEnv` and `AntEnv` are written on them. `superdex.envs.mujoco` has Gymnasium's MuJoCo
+environments. Importing this package registers the ids of both with Gymnasium
+(`superdex_gym/CartPole-v0`, `superdex/Ant-v5` and so on) and imports neither MuJoCo nor an
+environment: that happens when a class is first asked for.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from superdex.envs._outcome import in_words
 if TYPE_CHECKING:
     from superdex.envs._scene_env import SceneEnv
 
-__all__ = ["UNSTABLE_REASON", "SceneEnvBatch"]
+__all__ = ["UNSTABLE_REASON", "SceneEnvBatch", "rows_of"]
 
 
 UNSTABLE_REASON = "simulation diverged"
@@ -31,7 +31,7 @@ UNSTABLE_REASON = "simulation diverged"
 _OWN = {
     *("_action_layout", "_observation_layout", "_share", "_np_random", "_np_random_seed"),
     *("_elapsed_steps", "reset_options", "_stopwatch", "_closed", "spec"),
-    *("observation_space", "action_space", "metadata", "render_mode"),
+    *("observation_space", "action_space", "metadata", "render_mode", "_rendering"),
 }
 """Attributes of every environment that its hooks don't depend on in a step."""
 
@@ -123,11 +123,11 @@ class SceneEnvBatch:
         terms = body._compute_reward_terms(structured_action, structured, info)
         stop = body._check_stop_criteria(structured, info)
         count = len(self._envs)
-        info = {name: _rows_of(value, count) for name, value in info.items()}
+        info = {name: rows_of(value, count) for name, value in info.items()}
         reward.fill(0.0)
         for name, term in terms.items():
             reward += term
-            info["reward_" + name] = _rows_of(np.asarray(term, np.float64), count)
+            info["reward_" + name] = rows_of(np.asarray(term, np.float64), count)
         if rows is None:
             self._elapsed_steps += 1
         else:
@@ -244,7 +244,7 @@ class _NoGenerator:
         )
 
 
-def _rows_of(value: Any, count: int) -> NDArray[Any]:
+def rows_of(value: Any, count: int) -> NDArray[Any]:
     """Return an info of a batch as an array (K, …) that no later step changes."""
     array = np.asarray(value)
     if array.ndim == 0 or len(array) != count:

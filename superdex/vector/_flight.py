@@ -7,6 +7,7 @@ an interrupt, a failure, the lifecycle says what is possible next, and replies a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import perf_counter
 
 from superdex.errors import CallTimeout
 from superdex.vector._lifecycle import Lifecycle
@@ -98,12 +99,16 @@ class Flight:
                 is broken; an environment that raised in another call leaves it usable.
         """
         all_replies = call == "call"
+        started = perf_counter()
         try:
             while True:
                 self._pool.wait(name or call, timeout, all_replies=all_replies)
                 replies = self._pool.replies() if self._pool.status else []
-                if replies is not None:  # else a worker died over its reply, and was restarted
+                if replies is not None:
                     break
+                # a worker died over its reply: it is restarted and waited for, in the time left
+                if timeout is not None:
+                    timeout = max(0.0, timeout + started - perf_counter())
         except CallTimeout:
             raise
         except (KeyboardInterrupt, Warning):  # a warning that the user made an error of

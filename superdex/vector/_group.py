@@ -17,7 +17,7 @@ other end.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
@@ -138,6 +138,7 @@ class EnvGroup:
         self.env_steps = 0
         self.env_errors = 0
         self.envs: list[gym.Env[Any, Any]] = []
+        self._ids: set[int] = set()
         self._env_fns = env_fns
         try:
             for index, env_fn in zip(indices, env_fns, strict=True):
@@ -190,7 +191,8 @@ class EnvGroup:
                 f"The function for environment {index} returned {env!r}, which is no "
                 "gymnasium.Env: pass a function that builds an environment."
             )
-        check_new(env, self.envs, index)
+        check_new(env, self._ids, index)
+        self._ids.add(id(env))
         return env
 
     # ── stepping ────────────────────────────────────────────────────────────────────────────────
@@ -502,7 +504,8 @@ class EnvGroup:
             raise failure from cause
         if not self._budget.spend(row, monotonic()):
             cause.add_note(
-                f"Environment {index} was built anew as often as allowed ({faults.limit})."
+                f"Environment {index} was built anew as often as allowed ({faults.limit}). Repair "
+                "what raises there, or raise the limit."
             )
             raise failure from cause
         summary = summary_of(cause)
@@ -515,6 +518,7 @@ class EnvGroup:
         if (batched := self._batched) is not None:
             self._leave_batch(batched, except_for=row)
         _close_quietly(self.envs[row])  # it is broken already
+        self._ids.discard(id(self.envs[row]))
         env = self._build(index, self._env_fns[row])
         try:
             self.spaces.check_same(report_spaces([env], index))
@@ -629,9 +633,9 @@ def _turn_of(env: gym.Env[Any, Any]) -> Callable[[], Any]:
     return turn
 
 
-def check_new(env: gym.Env[Any, Any], others: Sequence[gym.Env[Any, Any]], index: int) -> None:
-    """Raise `TypeError` if an environment is one of the others."""
-    if any(env is other for other in others):
+def check_new(env: gym.Env[Any, Any], others: Container[int], index: int) -> None:
+    """Raise `TypeError` if the id of an environment is one of the others'."""
+    if id(env) in others:
         raise TypeError(
             f"The function for environment {index} returned an object that another function "
             "returned already: pass a function that builds an environment of its own."

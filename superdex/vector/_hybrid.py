@@ -643,8 +643,9 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         killed, processes that environments started included.
 
         Args:
-            timeout: Seconds for asking, 5 if None. A worker still busy then is terminated. Ctrl-C
-                cuts the asking short, and is raised when everything is cleaned up.
+            timeout: Seconds for asking, 5 if None; half a second for a worker that is busy with a
+                call that was given up. One still busy then is terminated. Ctrl-C cuts the asking
+                short, and is raised when everything is cleaned up.
 
         Raises:
             WorkerRaised: If an environment failed to close; everything is cleaned up by then.

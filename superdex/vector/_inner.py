@@ -161,6 +161,7 @@ class VectorEnvGroup:
         rows = range(len(self.indices))
         for name in revival.attributes[0]:
             self.set_attr(rows, name, [attributes[name] for attributes in revival.attributes])
+        self._marks = {row: {"worker_restarted": True} for row in rows}
         if not (revival.lost or revival.ended):
             return
         seeds = [
@@ -172,7 +173,6 @@ class VectorEnvGroup:
         except BaseException as error:
             raise env_failure(None, "reset", error) from error
         self._lost = set(revival.lost)
-        self._marks = {row: {"worker_restarted": True} for row in rows}
         if self.settings.autoreset_mode is AutoresetMode.NEXT_STEP:
             self._due = set(revival.ended)
             self._ended[revival.ended] = True

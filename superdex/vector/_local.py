@@ -61,7 +61,7 @@ class LocalPool:
     def _check_new(self, worker: Worker) -> None:
         """Raise `TypeError` if another worker holds one of its environments."""
         groups = [other.group for other in self._workers if other is not worker]
-        others = [env for group in groups if isinstance(group, EnvGroup) for env in group.envs]
+        others = {id(env) for group in groups if isinstance(group, EnvGroup) for env in group.envs}
         if isinstance(worker.group, EnvGroup):
             for index, env in zip(worker.index_range, worker.group.envs, strict=True):
                 check_new(env, others, index)

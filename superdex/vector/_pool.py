@@ -273,6 +273,7 @@ class WorkerPool:
                             self.status = Status.HAS_REPLY | Status.FAILED
                             return
                         reply = self._replies[worker]
+                        continue  # it may be done now
                     if not reply.wait(limit) and words[Word.DONE] != sequence:
                         limit = self._out_of_time(call, timeout, deadline)
             except CallTimeout:
@@ -407,7 +408,7 @@ class WorkerPool:
         for worker in workers:
             link = self._links[worker]
             # one that is ready and alive came up in the call before, which had no time for others
-            if link.stage is Stage.READY and link.process.wait(0.0) is not None:
+            if link.stage is Stage.READY and link.process.has_ended():
                 self._replace(worker, call, self._death(worker, call))
         while True:
             try:
@@ -431,9 +432,15 @@ class WorkerPool:
         self._attempts[worker] = self._attempts.get(worker, 0) + 1
         self._deaths[worker] = death
         if self._attempts[worker] > _ATTEMPTS:
-            hint = f". It was restarted {_ATTEMPTS} times in this call and died again"
+            hint = (
+                f". It was restarted {_ATTEMPTS} times in this call and died again: what its "
+                "environments do there kills it each time"
+            )
         elif not self._budget.spend(worker, monotonic()):
-            hint = f". It was restarted as often as allowed ({self._faults.limit})"
+            hint = (
+                f". It was restarted as often as allowed ({self._faults.limit}). Find out what "
+                "kills it, or raise the limit"
+            )
         else:
             hint = ""
         if hint:
@@ -487,7 +494,7 @@ class WorkerPool:
             for link in self._links:
                 link.connection.close()  # a worker that waits for its block reads that and leaves
             for link in self._links:
-                while not held and monotonic() < deadline and link.process.wait(_TICK) is None:
+                while not (held or monotonic() > deadline or link.process.has_ended(_TICK)):
                     continue
         finally:
             deadline = monotonic() + KILL_SECONDS

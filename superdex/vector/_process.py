@@ -35,6 +35,9 @@ __all__ = [
 MAIN_GUARD_EXIT_CODE = 87
 """With which a worker ends that was started by a main module without a guard."""
 
+_UNKNOWN = 255
+"""The exit code of a process that has ended and whose exit code another one has taken."""
+
 KILL_SECONDS = 1.0
 """How long a process gets to end after a signal."""
 
@@ -73,22 +76,30 @@ class WorkerProcess:
 
     def __init__(self, process: SpawnProcess) -> None:
         assert process.pid is not None
-        self._process = process
+        self._process: Any = process
         self.pid = process.pid
         self._pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else None
         self.exit_notice: int = process.sentinel if self._pidfd is None else self._pidfd
         """Readable once the process has ended."""
 
     def wait(self, timeout: float) -> int | None:
-        """Return the exit code, or None if the process still runs after that time."""
+        """Return the exit code, or None if the process still runs after that time.
+
+        Also None where another part of the program took the exit code, as `os.waitpid(-1, 0)` does.
+        """
         wait([self.exit_notice], max(0.0, timeout))
-        return self._process.exitcode
+        exitcode: int | None = self._process.exitcode
+        return exitcode
+
+    def has_ended(self, timeout: float = 0.0) -> bool:
+        """Return whether the process ends within that time, whoever took its exit code."""
+        return bool(wait([self.exit_notice], max(0.0, timeout))) or self.wait(0.0) is not None
 
     def end(self, deadline: float) -> None:
         """Terminate what still runs, kill it at the deadline, and the processes it started too."""
-        if self.wait(0.0) is None:
+        if not self.has_ended():
             self._process.terminate()
-        if self.wait(deadline - monotonic()) is None:
+        if not self.has_ended(deadline - monotonic()):
             self._process.kill()
         self.kill_group()
         self.wait(KILL_SECONDS)
@@ -100,6 +111,8 @@ class WorkerProcess:
 
     def close(self) -> None:
         """Give the descriptors back."""
+        if self.has_ended() and self._process.exitcode is None:
+            self._process._popen.returncode = _UNKNOWN  # or it would count as running for ever
         if self._pidfd is not None:
             os.close(self._pidfd)
         with contextlib.suppress(ValueError):  # still running: stuck in the kernel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -14,7 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from superdex.vector import HybridVectorEnv
 from superdex.vector._affinity import checked_affinity, running_on, spread_order
+from tests.vector.envs import Walk
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity"), reason="the system has no affinity"
@@ -274,3 +277,60 @@ def test_a_cpu_that_went_away_is_an_error_that_names_it():
         pytest.fail("nothing runs there")
     assert caught.value.errno == errno.EINVAL
     assert os.sched_getaffinity(0) == set(HERE)
+
+
+# ── of a vector ─────────────────────────────────────────────────────────────────────────────────
+
+
+class Placed(Walk):
+    """Notes on which CPUs it is built."""
+
+    def __init__(self):
+        super().__init__()
+        self.built_on = os.sched_getaffinity(0)
+
+
+def test_workers_are_on_their_cpus_before_they_build(make_workers):
+    """As the system says, and `worker_affinity` reads back; the caller stays where it was."""
+    envs = make_workers([Placed] * 3, 1, worker_affinity=[LAST, HERE])
+    expected = ({LAST}, set(HERE), {LAST})
+    assert envs.get_attr("built_on") == expected
+    assert envs.worker_affinity == expected
+    assert all(isinstance(cpus, frozenset) for cpus in envs.worker_affinity)
+    assert os.sched_getaffinity(0) == set(HERE)
+    envs.close()
+    assert envs.worker_affinity is None
+
+
+def test_spread_workers_have_a_cpu_each(make_workers):
+    """Two of them two, where there are two."""
+    envs = make_workers([Placed] * 2, 1, worker_affinity="spread")
+    assert [len(cpus) for cpus in envs.worker_affinity] == [1, 1]
+    assert len(set().union(*envs.worker_affinity)) == min(2, len(HERE))
+    assert envs.get_attr("built_on") == envs.worker_affinity
+
+
+def test_the_affinity_survives_a_restart(make_workers):
+    """The new process is where the one before was."""
+    envs = make_workers([Placed] * 2, 1, worker_affinity=[LAST, FIRST], on_worker_failure="restart")
+    envs.reset()
+    before = envs.worker_pids
+    os.kill(before[0], signal.SIGKILL)
+    with pytest.warns(RuntimeWarning, match="Worker 0 .* is restarted"):
+        envs.step(np.zeros((2, 2), np.float32))
+    assert envs.worker_pids[0] != before[0]
+    assert envs.worker_affinity == ({LAST}, {FIRST})
+    assert envs.get_attr("built_on") == ({LAST}, {FIRST})
+
+
+def test_without_an_affinity_workers_may_run_where_the_caller_may(make_workers, make):
+    """And in this process there is nothing to tell."""
+    assert make_workers([Placed]).worker_affinity == (set(HERE),)
+    assert make([Placed]).worker_affinity is None
+
+
+def test_a_wrong_affinity_is_refused_before_anything_starts():
+    """In this process too, where it would have no effect."""
+    for in_process in (True, False):
+        with pytest.raises(ValueError, match="names CPU 4000"):
+            HybridVectorEnv([Placed], worker_affinity=[4000], in_process=in_process)

@@ -22,6 +22,9 @@ import pytest
 from superdex.errors import BrokenError, RemoteError, WorkerDied, WorkerRaised
 from superdex.vector import HybridVectorEnv
 from tests.vector.envs import Acting, Fixed, TwoArguments, Unpicklable, Walk, raising, walks
+from tests.vector.leftovers import remains
+
+pytestmark = pytest.mark.usefixtures("nothing_remains")
 
 ACTIONS = np.zeros((4, 2), np.float32)
 
@@ -41,34 +44,6 @@ def hang() -> None:
 def with_bad(at: str, do: Callable[[], Any], after: int = 0) -> list[Callable[[], Walk]]:
     """Return four functions of which the third builds an environment that misbehaves."""
     return [Walk, Walk, partial(Acting, at, do, after), Walk]
-
-
-def remains() -> tuple[set[int], set[str], set[str]]:
-    """Return what this process could leave behind: children, descriptors, names in /dev/shm."""
-    children = {child.pid for child in psutil.Process().children(recursive=True)}
-    descriptors = {link.name for link in Path("/proc/self/fd").iterdir() if link.exists()}
-    names = {path.name for path in Path("/dev/shm").glob(f"*-{os.getpid()}-*")}
-    return children, descriptors, names
-
-
-@pytest.fixture(scope="module")
-def _warm():
-    """The first vector starts what stays: multiprocessing's resource tracker."""
-    with HybridVectorEnv(walks(1)) as envs:
-        envs.reset()
-
-
-@pytest.fixture(autouse=True)
-def nothing_remains(_warm):
-    """After every test of this module there is no child, no descriptor, no shared memory."""
-    gc.collect()
-    before = remains()
-    yield
-    gc.collect()
-    deadline = time.monotonic() + 3
-    while remains() != before and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert remains() == before
 
 
 def died_in(function: Callable[[], Any], within: float = 3.0) -> WorkerDied:
@@ -183,6 +158,25 @@ def test_a_worker_killed_while_idle_is_noticed_by_the_next_call(make_workers, ca
     assert_broken(envs, error)
 
 
+@pytest.mark.parametrize("policy", ["raise", "restart"])
+def test_a_death_is_noticed_though_another_takes_the_exit_code(make_workers, policy):
+    """As a part of the program does that waits for all of its children, or ignores SIGCHLD."""
+    envs = make_workers(walks(2), 1, on_worker_failure=policy)
+    envs.reset()
+    os.kill(envs.worker_pids[1], signal.SIGKILL)
+    psutil.Process(envs.worker_pids[1]).wait(20)
+    if policy == "raise":
+        error = died_in(partial(envs.step, ACTIONS[:2]))
+        assert (error.worker, error.exitcode) == (1, None)
+        assert str(error).endswith("its exit code is unknown")
+    else:
+        with pytest.warns(RuntimeWarning, match="exit code is unknown. It is restarted"):
+            assert envs.step(ACTIONS[:2]).truncated.tolist() == [False, True]
+    started = time.perf_counter()
+    envs.close()
+    assert time.perf_counter() - started < 3
+
+
 def test_close_is_quiet_after_a_death_while_idle(make_workers, capfd):
     """The sibling ends too, and nothing is printed."""
     envs = make_workers(walks(4), 2)
@@ -237,6 +231,124 @@ def test_a_worker_that_ignores_terminate_is_killed(make_workers):
     started = time.perf_counter()
     envs.close(timeout=0.2)
     assert time.perf_counter() - started < 8
+
+
+@pytest.mark.parametrize(
+    ("at", "do", "error"),
+    [
+        ("step", kill_self, WorkerDied),
+        ("step", partial(os._exit, 3), WorkerDied),
+        ("step", crash, WorkerDied),
+        ("step", raising(TwoArguments, "spring", "knee"), WorkerRaised),
+        ("step", raising(Unpicklable), WorkerRaised),
+        ("reset", kill_self, WorkerDied),
+        ("method", kill_self, WorkerDied),
+    ],
+    ids=["kill", "exit", "segfault", "two arguments", "unpicklable", "kill reset", "kill call"],
+)
+def test_a_with_block_is_left_within_two_seconds_of_a_failure(at, do, error):
+    """Though other workers are busy for a minute with what failed."""
+    env_fns = [partial(Busy, at), partial(Acting, at, do), partial(Busy, at)]
+    failed_at = []
+
+    def use():
+        with HybridVectorEnv(env_fns, 1) as envs:
+            if at != "reset":
+                envs.reset()
+            calls = {"reset": envs.reset, "method": partial(envs.call, "method")}
+            try:
+                calls.get(at, partial(envs.step, ACTIONS[:3]))()
+            finally:
+                failed_at.append(time.perf_counter())
+
+    with pytest.raises(error):
+        use()
+    assert time.perf_counter() - failed_at[0] < 2
+
+
+class Busy(Acting):
+    """Takes a minute at one point."""
+
+    def __init__(self, at):
+        super().__init__(at, hang)
+
+
+def test_a_worker_that_closes_after_a_failure_gets_its_time(make_workers, tmp_path):
+    """What is cut short is the call that failed; an environment that takes long to close may."""
+    path = tmp_path / "closed"
+
+    def close_slowly():
+        time.sleep(1.2)
+        touch(path)
+
+    slow = partial(Acting, "close", close_slowly)
+    envs = make_workers([slow, partial(Acting, "step", raising(KeyError, "k"))], 1)
+    envs.reset()
+    with pytest.raises(WorkerRaised):
+        envs.step(ACTIONS[:2])
+    envs.close()
+    assert path.read_text() == "closed\n"
+
+
+def test_two_workers_killed_from_outside_in_a_step_are_both_reported(make_workers):
+    """As an ExceptionGroup; the one that is left over ends in time."""
+    envs = make_workers([partial(Busy, "step")] * 3, 1)
+    envs.reset()
+    killed = envs.worker_pids[:2]
+    timer = threading.Timer(0.2, lambda: [os.kill(pid, signal.SIGKILL) for pid in killed])
+    timer.start()
+    with pytest.raises(ExceptionGroup) as caught:
+        envs.step(ACTIONS[:3])
+    timer.join()
+    errors = caught.value.exceptions
+    assert [(type(error), error.worker) for error in errors] == [(WorkerDied, 0), (WorkerDied, 1)]
+
+
+def test_two_workers_killed_while_idle_are_both_reported(make_workers):
+    """By the next call."""
+    envs = make_workers(walks(3), 1)
+    envs.reset()
+    for pid in envs.worker_pids[:2]:
+        os.kill(pid, signal.SIGKILL)
+    time.sleep(0.3)
+    with pytest.raises(ExceptionGroup) as caught:
+        envs.step(ACTIONS[:3])
+    assert [error.worker for error in caught.value.exceptions] == [0, 1]
+    assert_broken(envs, caught.value)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_workers_killed_while_they_close_are_no_failure(make_workers, tmp_path, count):
+    """They were to end anyway; close waits for nobody who is dead."""
+
+    def note_and_hang():
+        touch(tmp_path / f"closing{os.getpid()}")
+        hang()
+
+    envs = make_workers([partial(Acting, "close", note_and_hang)] * count + [Walk], 1)
+    envs.reset()
+
+    def kill_closing():
+        while len(list(tmp_path.iterdir())) < count:
+            time.sleep(0.01)
+        for pid in envs.worker_pids[:count]:
+            os.kill(pid, signal.SIGKILL)
+
+    thread = threading.Thread(target=kill_closing)
+    started = time.perf_counter()
+    thread.start()
+    envs.close(timeout=30)
+    thread.join()
+    assert time.perf_counter() - started < 10
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 1e9])
+def test_close_takes_any_limit_and_still_tells_what_failed(make_workers, timeout):
+    """Longer than the system can count, too."""
+    envs = make_workers([partial(Acting, "close", raising(KeyError, "k"))])
+    envs.reset()
+    with pytest.raises(WorkerRaised, match="raised in close: KeyError"):
+        envs.close(timeout=timeout)
 
 
 def test_all_workers_that_died_are_reported(make_workers):

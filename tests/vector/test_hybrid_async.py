@@ -191,6 +191,21 @@ def test_reset_drains_an_interrupted_step(gated, gate, interrupt):
     assert gated.step(NO_ACTIONS).observation.tolist() == [[1], [1]]
 
 
+def test_a_partial_reset_shows_the_others_after_the_step_that_it_drained(
+    make_workers, gate, interrupt
+):
+    """They have made that step, so theirs is its observation."""
+    envs = make_workers([Fixed, partial(Gate, gate)], 1, reset_masks=True)
+    envs.reset()
+    interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        envs.step(NO_ACTIONS)
+    gate.touch()
+    mask = np.array([False, True])
+    assert envs.reset(options={"reset_mask": mask}).observation.tolist() == [[1], [0]]
+    assert envs.step(NO_ACTIONS).observation.tolist() == [[2], [1]]
+
+
 def test_reset_drains_an_interrupted_call(make_workers, gate, interrupt):
     """Its results are dropped."""
     envs = make_workers([partial(Gate, gate, "method"), partial(Gate, gate, "method")], 1)

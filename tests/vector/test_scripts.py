@@ -320,6 +320,210 @@ def test_workers_end_with_a_killed_parent(run, pause):
     assert (code, err) == (-signal.SIGKILL, "")
 
 
+NATIVE = """
+        import ctypes
+
+        class Native(Env):
+            def step(self, action):
+                ctypes.PyDLL(None).usleep(60_000_000)  # holds the GIL
+        """
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_workers_in_native_code_end_with_their_parent(run, number):
+    """No thread of theirs runs meanwhile; whatever ends the parent, and without a word."""
+    script = run(
+        NATIVE
+        + guarded("""
+            envs = HybridVectorEnv([Native] * 2, 1)
+            envs.reset()
+            print(*envs.worker_pids, flush=True)
+            envs.step(ACTIONS[:2])
+        """).replace("\n", "\n        ")
+    )
+    pids = [int(pid) for pid in script.line().split()]
+    time.sleep(0.2)
+    script.process.send_signal(number)
+    assert gone(pids)
+    assert script.end() == (-number, "", "")
+    assert left_by(script) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_a_parent_that_ends_while_they_start(run, number, tmp_path):
+    """While they import, before they hold what the parent made for them: nothing is left."""
+    script = run(
+        """
+        if __name__ == "__mp_main__":
+            open(f"importing{os.getpid()}", "w").close()
+            time.sleep(0.5)
+        """
+        + guarded("""
+            HybridVectorEnv([Env] * 3, 1)
+        """).replace("\n", "\n        ")
+    )
+    assert wait_until(lambda: len(list(tmp_path.glob("importing*"))) == 3)
+    script.process.send_signal(number)
+    assert script.end() == (-number, "", "")  # the workers hold its pipes open until they end
+    assert left_by(script) == []
+
+
+def test_workers_end_with_a_parent_that_is_killed_while_they_build(run, tmp_path):
+    """Of many vectors, some of which are ready."""
+    script = run(
+        """
+        def build(number):
+            if number == 9:
+                open(f"building{os.getpid()}", "w").close()
+                time.sleep(60)
+            return Env()
+        """
+        + guarded("""
+            vectors = []
+            for number in range(10):
+                vectors.append(HybridVectorEnv([lambda: build(number)], 1))
+                print(*vectors[-1].worker_pids, flush=True)
+        """).replace("\n", "\n        ")
+    )
+    pids = [int(script.line()) for _ in range(9)]
+    assert wait_until(lambda: list(tmp_path.glob("building*")))
+    pids += [int(path.name.removeprefix("building")) for path in tmp_path.glob("building*")]
+    script.process.kill()
+    assert gone(pids)
+    code, _, err = script.end()
+    assert (code, err) == (-signal.SIGKILL, "")
+    assert left_by(script) == []
+
+
+def test_workers_end_with_a_killed_parent_that_has_forked(run):
+    """Though the fork lives on and holds whatever its parent held."""
+    script = run(
+        guarded("""
+            envs = HybridVectorEnv([Env] * 2, 1)
+            envs.reset()
+            fork = os.fork()
+            if fork == 0:
+                os.close(1), os.close(2)
+                time.sleep(30)
+                os._exit(0)
+            print(fork, *envs.worker_pids, flush=True)
+            time.sleep(60)
+        """)
+    )
+    fork, *pids = map(int, script.line().split())
+    script.process.kill()
+    try:
+        assert gone(pids)
+        assert is_alive(fork)
+    finally:
+        os.kill(fork, signal.SIGKILL)
+    assert script.end() == (-signal.SIGKILL, "", "")
+
+
+def test_a_fork_that_ends_takes_nothing_along(run):
+    """Not the workers, at its end or its close; and it does not hold up the close of its parent."""
+    script = run(
+        guarded("""
+            envs = HybridVectorEnv([Env] * 4, 2)
+            envs.reset()
+            if os.fork() == 0:
+                envs.close()
+                os._exit(0)
+            os.wait()
+            if (fork := os.fork()) == 0:
+                time.sleep(30)
+                os._exit(0)
+            print(envs.step(ACTIONS).reward)
+            started = time.perf_counter()
+            envs.close()
+            print(time.perf_counter() - started < 3)
+            os.kill(fork, 9)
+        """)
+    )
+    assert script.end() == (0, "[1. 1. 1. 1.]\nTrue\n", "")
+
+
+def wait_until(condition, within=30.0):
+    """Wait until a condition holds; return whether it does."""
+    deadline = time.monotonic() + within
+    while not (holds := condition()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return holds
+
+
+def left_by(script):
+    """Return what a script left in /dev/shm."""
+    return list(Path("/dev/shm").glob(f"*-{script.process.pid}-*"))
+
+
+@pytest.mark.parametrize("what", ["lambda: Env(60)", "Native"])
+def test_ctrl_c_in_a_long_step_ends_in_time(run, what):
+    """Nobody waits for the step to end, nor for native code that holds the GIL."""
+    script = run(
+        NATIVE
+        + guarded(f"""
+            with HybridVectorEnv([{what}] * 4, 2) as envs:
+                envs.reset()
+                print(*envs.worker_pids, flush=True)
+                envs.step(ACTIONS)
+        """).replace("\n", "\n        ")
+    )
+    pids = [int(pid) for pid in script.line().split()]
+    time.sleep(0.3)
+    started = time.perf_counter()
+    os.killpg(script.process.pid, signal.SIGINT)
+    code, _, err = script.end()
+    assert time.perf_counter() - started < 2
+    assert code == -signal.SIGINT
+    assert err.count("Traceback") == 1
+    assert gone(pids, 0)
+
+
+def test_ctrl_c_while_workers_build_for_long_ends_in_time(run, tmp_path):
+    """One traceback, and nothing is left."""
+    script = run(
+        """
+        def build():
+            open(f"building{os.getpid()}", "w").close()
+            time.sleep(60)
+        """
+        + guarded("""
+            HybridVectorEnv([build] * 3, 1)
+        """).replace("\n", "\n        ")
+    )
+    assert wait_until(lambda: len(list(tmp_path.glob("building*"))) == 3)
+    started = time.perf_counter()
+    os.killpg(script.process.pid, signal.SIGINT)
+    code, _, err = script.end()
+    assert time.perf_counter() - started < 3
+    assert code == -signal.SIGINT
+    assert err.count("Traceback") == 1
+    assert err.rstrip().endswith("KeyboardInterrupt")
+    assert gone([int(path.name.removeprefix("building")) for path in tmp_path.glob("building*")], 0)
+    assert left_by(script) == []
+
+
+def test_a_slow_import_of_the_main_module_is_reported(run):
+    """At the line that makes the vector; and is waited for."""
+    script = run(
+        """
+        if __name__ == "__mp_main__":
+            time.sleep(1.5)
+        """
+        + guarded("""
+            HybridVectorEnv([Env] * 5, 1, slow_after=0.3).close()
+        """).replace("\n", "\n        ")
+    )
+    code, _, err = script.end()
+    assert code == 0
+    assert re.search(
+        r"script\.py:\d+: RuntimeWarning: 5 of 5 workers have not started after \d\.\d s: worker 0 "
+        r"is still importing the main module; .*; and 2 more workers\. They are waited for\.",
+        err,
+    )
+    assert err.count("Warning") == 1
+
+
 def test_ctrl_c_is_one_traceback(run):
     """Sent to the whole process group, as a terminal does; the script ends within two seconds."""
     script = run(
