@@ -166,12 +166,11 @@ def measure(plan: Plan, console: Console) -> dict[str, Any]:
     started = time.monotonic()
     end = started + 60 * plan.minutes
     comparisons, left_out = [], []
-    took: dict[str, float] = {}
+    needed: dict[str, float] = {}
     with console.status("") as status:
         for number, (num_envs, task) in enumerate(todo):
             now = time.monotonic()
-            # More environments of a task take at least as long as fewer did.
-            if now + took.get(task, 0.0) > end:
+            if now + needed.get(task, 0.0) > end:
                 left_out.append(f"{task} with {num_envs}")
                 continue
             status.update(f"{task}, {num_envs} environments ({number + 1} of {len(todo)})")
@@ -179,7 +178,11 @@ def measure(plan: Plan, console: Console) -> dict[str, Any]:
             weights = [max(1.0, size / _LARGE) for size, _ in todo[number:]]
             deadline = now + (end - now) * weights[0] / sum(weights)
             comparisons.append(compare(field, build, plan, deadline))
-            took[task] = time.monotonic() - now
+            larger = [size for size, name in todo[number + 1 :] if name == task]
+            needed[task] = max(
+                time.monotonic() - now,
+                _fewest_seconds(comparisons[-1], max(larger[:1], default=0)),
+            )
     return {
         "machine": machine,
         "versions": describe_versions() | _rival_versions(),
@@ -221,6 +224,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     for path in filter(None, plots):
         draw(report, path)
     return 0
+
+
+def _fewest_seconds(smaller: Mapping[str, Any], num_envs: int) -> float:
+    """Return what a comparison takes at least, if rates are those of fewer environments.
+
+    Each turn is one step to warm up and one that counts.
+    """
+    rates = smaller["env_steps_per_second"]
+    field = Field(PHYSICS_TASKS[smaller["task"]], num_envs, 1)
+    turns = [2 * num_envs / min(rates[name]) for name in rates if why_absent(name, field) is None]
+    return (_FEWEST_ROUNDS + 1) * sum(turns)
 
 
 @contextlib.contextmanager

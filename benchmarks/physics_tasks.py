@@ -67,6 +67,7 @@ _ALL = (
         "our half-cheetah; EnvPool steps Gymnasium's",
         envpool_id="HalfCheetah-v5",
     ),
+    _ours("cart_pole", "superdex_gym/CartPole-v0", "our cart-pole"),
     _gymnasiums("HalfCheetah-v5", "Gymnasium's half-cheetah"),
     _ours(
         "ant",
@@ -79,6 +80,5 @@ _ALL = (
         settings={"include_cfrc_ext_in_observation": False, "contact_cost_weight": 0.0},
         envpool_settings={"use_contact_force": False, "contact_cost_weight": 0.0},
     ),
-    _ours("cart_pole", "superdex_gym/CartPole-v0", "our cart-pole"),
 )
 PHYSICS_TASKS = {task.name: task for task in _ALL}

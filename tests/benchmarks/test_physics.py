@@ -87,9 +87,23 @@ def test_command_is_what_was_measured():
     )
 
 
+def test_time_of_a_larger_comparison_is_foreseen():
+    """Four turns of two steps each, of the contenders that go so far."""
+    smaller = {
+        "task": "half_cheetah",
+        "env_steps_per_second": {"limit": [200.0, 100.0], "sync": [1.0]},
+    }
+    assert physics._fewest_seconds(smaller, 8192) == pytest.approx(4 * 2 * 81.92)
+
+
 def test_what_there_is_no_time_for_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch):
     """Every task is tried once; a larger size only while the time of the smaller one is left."""
-    monkeypatch.setattr(physics, "compare", lambda *_: time.sleep(0.02))
+
+    def compare(field: Field, *_: object) -> dict[str, object]:
+        time.sleep(0.02)
+        return {"task": field.task.name, "env_steps_per_second": {}}
+
+    monkeypatch.setattr(physics, "compare", compare)
     plan = physics.Plan((16, 64), ("cart_pole",), rounds=1, seconds=0, minutes=0.03 / 60)
     report = physics.measure(plan, Console(quiet=True))
     assert len(report["comparisons"]) == 1
