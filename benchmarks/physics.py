@@ -234,7 +234,7 @@ def _fewest_seconds(smaller: Mapping[str, Any], num_envs: int) -> float:
     rates = smaller["env_steps_per_second"]
     field = Field(PHYSICS_TASKS[smaller["task"]], num_envs, 1)
     turns = [2 * num_envs / min(rates[name]) for name in rates if why_absent(name, field) is None]
-    return (_FEWEST_ROUNDS + 1) * sum(turns)
+    return float((_FEWEST_ROUNDS + 1) * sum(turns))
 
 
 @contextlib.contextmanager
