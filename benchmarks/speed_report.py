@@ -187,7 +187,7 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
     machine = report["machine"]
     caption = f"{machine['processor']}, W = {machine['physical_cores']} cores"
     figure.suptitle(f"{caption}; medians and quartiles", fontsize=9, color="#666666")
-    figure.savefig(path, dpi=130)
+    figure.savefig(path, dpi=100)
 
 
 def _draw_line(
