@@ -45,7 +45,22 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Time the hot path; ``python benchmarks/rivals.py`` compares it with other vectorizers."""
+    """Measure physics against MuJoCo and other vectorizers into speed.json and speed.png.
+
+    ``-- --quick`` takes less than a minute, ``-- --docs`` writes the page of the documentation too,
+    and ``-- --rivals`` installs what it is compared with first, which is large.
+    """
+    posargs = [argument for argument in session.posargs if argument != "--rivals"]
+    session.install(".[test,rivals]" if "--rivals" in session.posargs else ".[test]")
+    session.run(
+        *("python", "benchmarks/physics.py", "--json", "speed.json", "--plot", "speed.png"),
+        *posargs,
+    )
+
+
+@nox.session
+def hot_path(session: nox.Session) -> None:
+    """Time the paths that every step takes; arguments go to pytest-benchmark."""
     session.install(".[test]")
     session.run(
         "pytest", "benchmarks", "--timeout=0", "-o", "faulthandler_timeout=0", *session.posargs

@@ -13,8 +13,9 @@ import itertools
 import multiprocessing
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from typing import Any
@@ -27,12 +28,24 @@ from numpy.typing import NDArray
 from superdex.vector import HybridVectorEnv
 from tasks import TASKS, Task
 
-__all__ = ["CONTENDERS", "Contender", "Field", "why_not"]
+__all__ = [
+    "CONTENDERS",
+    "Contender",
+    "Field",
+    "FreeProcesses",
+    "Hybrid",
+    "Loop",
+    "take_rounds",
+    "warm_up",
+    "why_not",
+]
 
 _SEED = 0
 _ACTION_BATCHES = 16
-# Every turn begins with these uncounted batches: caches and clocks are cold after idling.
+# Every turn begins with uncounted batches, because caches and clocks are cold after idling: with so
+# many, or fewer where they take longer than this.
 _WARM_UP_BATCHES = 2
+_WARM_UP_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -61,7 +74,46 @@ class Contender(ABC):
         """End what was started."""
 
 
-class BareLoop(Contender):
+def take_rounds(
+    ready: Mapping[str, Contender],
+    *,
+    rounds: int,
+    seconds: float,
+    go_on: Callable[[int], bool] | None = None,
+) -> dict[str, list[float]]:
+    """Give every contender a turn in each round, and return their rates round by round.
+
+    The order rotates from round to round. The first round warms up and is left out.
+
+    Args:
+        ready: The contenders, built.
+        rounds: Rounds that count, at most.
+        seconds: Length of a turn.
+        go_on: Called before each round with the number of those that were counted; ends the
+            rounds if false.
+    """
+    names = list(ready)
+    rates: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(rounds + 1):
+        if go_on is not None and not go_on(max(0, number - 1)):
+            break
+        first = number % max(1, len(names))
+        for name in names[first:] + names[:first]:
+            rate = ready[name].run(seconds)
+            if number > 0:
+                rates[name].append(rate)
+    return rates
+
+
+class Loop(Contender):
+    """What steps in a process of its own, and can be held back until all of them are warm."""
+
+    @abstractmethod
+    def run(self, seconds: float, *, begin: Callable[[], object] = lambda: None) -> float:
+        """Warm up, call `begin`, step for that long; return environment steps per second."""
+
+
+class BareLoop(Loop):
     """A plain loop over the environments, into arrays allocated once, in this process."""
 
     def __init__(self, field: Field) -> None:
@@ -78,8 +130,7 @@ class BareLoop(Contender):
 
     def run(self, seconds: float, *, begin: Callable[[], object] = lambda: None) -> float:
         """Step for that long after calling `begin`; return environment steps per second."""
-        for _ in range(_WARM_UP_BATCHES):
-            self._step()
+        warm_up(self._step)
         begin()
         batches = 0
         start = time.perf_counter()
@@ -108,26 +159,25 @@ class BareLoop(Contender):
             env.close()
 
 
-class FreeLoops(Contender):
-    """Two processes, each a bare loop over half of the environments, that never wait.
+class FreeProcesses(Contender):
+    """Processes that each run a loop of their own and never wait for each other.
 
     They start together at a barrier and are measured over the same window; their rates add up to
-    what two cores can do with Python environments.
+    what so many cores can do.
+
+    Args:
+        loops: What builds the loop of each process; it is pickled.
     """
 
-    _PROCESSES = 2
-
-    def __init__(self, field: Field) -> None:
+    def __init__(self, loops: Sequence[Callable[[], Loop]]) -> None:
         context = multiprocessing.get_context("spawn")
-        barrier = context.Barrier(self._PROCESSES)
-        halves = [field.num_envs // 2, field.num_envs - field.num_envs // 2]
+        # Kept, because its shared memory is given to others as soon as this process forgets it.
+        self._barrier = context.Barrier(len(loops))
         self._pipes: list[Connection] = []
         self._processes = []
-        for num_envs in halves:
+        for make in loops:
             here, there = context.Pipe()
-            process = context.Process(
-                target=_run_loop, args=(there, barrier, field.task.name, num_envs)
-            )
+            process = context.Process(target=_run_loop, args=(there, self._barrier, make))
             process.start()
             there.close()
             self._pipes.append(here)
@@ -136,7 +186,7 @@ class FreeLoops(Contender):
             pipe.recv()
 
     def run(self, seconds: float) -> float:
-        """Step for that long and return environment steps per second, of both processes."""
+        """Step for that long and return environment steps per second, of all processes."""
         for pipe in self._pipes:
             pipe.send(seconds)
         return sum(float(pipe.recv()) for pipe in self._pipes)
@@ -149,8 +199,8 @@ class FreeLoops(Contender):
             process.join()
 
 
-def _run_loop(pipe: Connection, barrier: Barrier, task: str, num_envs: int) -> None:
-    loop = BareLoop(Field(TASKS[task], num_envs, num_workers=1))
+def _run_loop(pipe: Connection, barrier: Barrier, make: Callable[[], Loop]) -> None:
+    loop = make()
     pipe.send("ready")
     while True:
         try:
@@ -161,18 +211,23 @@ def _run_loop(pipe: Connection, barrier: Barrier, task: str, num_envs: int) -> N
     loop.close()
 
 
-class Hybrid(Contender):
-    """Our own `HybridVectorEnv`."""
+def _make_free_loops(field: Field) -> Contender:
+    halves = [field.num_envs // 2, field.num_envs - field.num_envs // 2]
+    return FreeProcesses([partial(BareLoop, replace(field, num_envs=half)) for half in halves])
 
-    def __init__(self, field: Field, *, copy: bool) -> None:
-        self._vector = HybridVectorEnv(field.env_fns, num_workers=field.num_workers, copy=copy)
+
+class Hybrid(Contender):
+    """Our own `HybridVectorEnv`, with arguments of its constructor."""
+
+    def __init__(self, field: Field, **arguments: Any) -> None:
+        arguments.setdefault("num_workers", field.num_workers)
+        self._vector = HybridVectorEnv(field.env_fns, **arguments)
         self._actions = _draw_actions(self._vector.single_action_space, field.num_envs)
         self._vector.reset(seed=_SEED)
 
     def run(self, seconds: float) -> float:
         """Step for that long and return environment steps per second."""
-        for _ in range(_WARM_UP_BATCHES):
-            self.step()
+        warm_up(self.step)
         before = self._vector.statistics().env_steps
         start = time.perf_counter()
         while (elapsed := time.perf_counter() - start) < seconds:
@@ -199,8 +254,7 @@ class NextStep(Contender):
 
     def run(self, seconds: float) -> float:
         """Step for that long and return environment steps per second."""
-        for _ in range(_WARM_UP_BATCHES):
-            self._step()
+        warm_up(self._step)
         steps = 0
         start = time.perf_counter()
         while (elapsed := time.perf_counter() - start) < seconds:
@@ -232,8 +286,7 @@ class StableBaselines(Contender):
 
     def run(self, seconds: float) -> float:
         """Step for that long and return environment steps per second."""
-        for _ in range(_WARM_UP_BATCHES):
-            self._vector.step(next(self._actions))
+        warm_up(lambda: self._vector.step(next(self._actions)))
         steps = 0
         start = time.perf_counter()
         while (elapsed := time.perf_counter() - start) < seconds:
@@ -265,6 +318,7 @@ def _make_envpool(field: Field) -> Contender:
         num_envs=field.num_envs,
         num_threads=field.num_workers,
         seed=_SEED,
+        **field.task.envpool_settings,
     )
     return EnvPool(vector, field)
 
@@ -281,7 +335,7 @@ class EnvPool(NextStep):
 
 CONTENDERS: dict[str, tuple[str, Callable[[Field], Contender]]] = {
     "bare": ("bare loop", BareLoop),
-    "bare2": ("two free-running loops", FreeLoops),
+    "bare2": ("two free-running loops", _make_free_loops),
     "ours": ("ours: HybridVectorEnv", lambda field: Hybrid(field, copy=True)),
     "ours_view": ("ours, copy=False", lambda field: Hybrid(field, copy=False)),
     "ours_infos": ("ours, two infos", _make_with_infos),
@@ -307,6 +361,15 @@ def why_not(name: str, field: Field, max_processes: int) -> str | None:
     if name == "envpool" and field.task.envpool_id is None:
         return "it has no such environment"
     return None
+
+
+def warm_up(step: Callable[[], object]) -> None:
+    """Step a few times, and once only where that takes long."""
+    start = time.perf_counter()
+    for _ in range(_WARM_UP_BATCHES):
+        step()
+        if time.perf_counter() - start > _WARM_UP_SECONDS:
+            break
 
 
 def _draw_actions(space: gymnasium.Space[Any], num_envs: int) -> Iterator[NDArray[Any]]:

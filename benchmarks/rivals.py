@@ -22,7 +22,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from contenders import CONTENDERS, Contender, Field, why_not
+from contenders import CONTENDERS, Contender, Field, take_rounds, why_not
 from superdex.bench import describe_commit, describe_machine, describe_versions
 from tasks import TASKS
 
@@ -94,19 +94,13 @@ def compare(
     absent = {name: reason for name in names if (reason := why_not(name, field, max_processes))}
     present = [name for name in names if name not in absent]
     ready: dict[str, Contender] = {}
-    rates: dict[str, list[float]] = {name: [] for name in present}
     with console.status("") as status:
         try:
             for name in present:
                 status.update(f"{field.task.name}, {field.num_envs} envs: building {name}")
                 ready[name] = CONTENDERS[name][1](field)
-            for number in range(rounds + 1):
-                status.update(f"{field.task.name}, {field.num_envs} envs: round {number}/{rounds}")
-                first = number % len(present)
-                for name in present[first:] + present[:first]:
-                    rate = ready[name].run(seconds)
-                    if number > 0:
-                        rates[name].append(rate)
+            status.update(f"{field.task.name}, {field.num_envs} envs: {rounds} rounds")
+            rates = take_rounds(ready, rounds=rounds, seconds=seconds)
         finally:
             for contender in ready.values():
                 contender.close()

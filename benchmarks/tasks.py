@@ -5,8 +5,8 @@ Workers import this module by name, which costs them Gymnasium and NumPy.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -80,12 +80,14 @@ class Task:
         title: What it is, for the table.
         make: Builds one environment; importable by workers.
         envpool_id: The id of EnvPool's own version, or None where it has none.
+        envpool_settings: Its settings that differ from EnvPool's own.
     """
 
     name: str
     title: str
     make: Callable[[], gymnasium.Env[Any, Any]]
     envpool_id: str | None = None
+    envpool_settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 _ALL = (

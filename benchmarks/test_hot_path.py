@@ -1,6 +1,6 @@
 """Time the paths that every step takes, with pytest-benchmark.
 
-Run with `nox -s bench`. Figures of one run compare with each other, not with those of another
+Run with `nox -s hot_path`. Figures of one run compare with each other, not with those of another
 machine or day.
 """
 

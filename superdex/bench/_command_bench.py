@@ -24,7 +24,7 @@ from superdex.bench._output import (
 )
 from superdex.bench._report import SweepCase, SweepRow
 from superdex.bench._settings import SweepSettings
-from superdex.bench._sweep import measure, plan, split_warning, to_report
+from superdex.bench._sweep import is_redundant, measure, plan, split_warning, to_report
 from superdex.bench._tables import render_report
 
 __all__ = ["Job", "execute", "prepare"]
@@ -106,7 +106,7 @@ def _measure_all(job: Job, rows: list[SweepRow], console: Console) -> None:
     with progress:
         task = progress.add_task("", total=len(job.cases))
         for case in job.cases:
-            split = f"{case.env_id}  {case.num_workers} × {case.num_envs_per_worker}"
-            progress.update(task, description=split)
-            rows.append(measure(case, job.settings))
+            progress.update(task, description=f"{case.env_id}  {case.split}")
+            if not is_redundant(case, rows):
+                rows.append(measure(case, job.settings))
             progress.advance(task)

@@ -74,14 +74,22 @@ def measure_bare(spec: EnvSpec, settings: SweepSettings) -> Measurement:
 
 
 def measure_vector(
-    spec: EnvSpec, num_workers: int, num_envs_per_worker: int, settings: SweepSettings
+    spec: EnvSpec,
+    num_workers: int,
+    num_envs_per_worker: int,
+    settings: SweepSettings,
+    num_threads_per_worker: int = 1,
 ) -> Measurement:
     """Time a `HybridVectorEnv` of that split; rows that only reset don't count."""
     from superdex.vector import HybridVectorEnv
 
     env_fns = [functools.partial(_make, spec)] * (num_workers * num_envs_per_worker)
     start = time.perf_counter()
-    with HybridVectorEnv(env_fns, num_envs_per_worker=num_envs_per_worker) as env:
+    with HybridVectorEnv(
+        env_fns,
+        num_envs_per_worker=num_envs_per_worker,
+        num_threads_per_worker=num_threads_per_worker,
+    ) as env:
         env.reset(seed=_SEED)
         init_seconds = time.perf_counter() - start
         actions = _draw_actions(env.action_space)
@@ -98,6 +106,7 @@ def measure_vector(
             iterations=iterations,
             env_steps=env.statistics().env_steps - env_steps_before,
             seconds=seconds,
+            steps_at_once=all(env.statistics().steps_at_once),
         )
 
 

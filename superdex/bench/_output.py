@@ -74,12 +74,14 @@ def write_json(report: SweepReport, path: str | Path) -> None:
 def write_heat_map(report: SweepReport, path: str | Path) -> None:
     """Draw environment steps per second over workers × environments, one panel per environment.
 
-    The best split is framed; a failed one says so. Needs matplotlib (the extra "plot").
+    Workers with several numbers of threads have a line for each; splits that were left out because
+    threads change nothing are blank. The best split is framed; a failed one says so. Needs
+    matplotlib (the extra "plot").
     """
     from matplotlib.figure import Figure
 
     env_ids = report.env_ids
-    workers = sorted({row.case.num_workers for row in report.rows})
+    workers = sorted({_line(row) for row in report.rows})
     per_worker = sorted({row.case.num_envs_per_worker for row in report.rows})
     columns = min(2, len(env_ids))
     lines = -(-len(env_ids) // columns)
@@ -96,27 +98,29 @@ def write_heat_map(report: SweepReport, path: str | Path) -> None:
 
 
 def _draw_panel(
-    panel: Axes, report: SweepReport, env_id: str, workers: list[int], per_worker: list[int]
+    panel: Axes,
+    report: SweepReport,
+    env_id: str,
+    workers: list[tuple[int, int]],
+    per_worker: list[int],
 ) -> None:
     from matplotlib.patches import Rectangle
     from matplotlib.ticker import EngFormatter
 
-    rows = {
-        (row.case.num_workers, row.case.num_envs_per_worker): row for row in report.rows_of(env_id)
-    }
+    rows = {(_line(row), row.case.num_envs_per_worker): row for row in report.rows_of(env_id)}
     speeds = np.full((len(workers), len(per_worker)), np.nan)
-    for (num_workers, num_envs_per_worker), row in rows.items():
+    for (workers_and_threads, num_envs_per_worker), row in rows.items():
         if row.control_fps is not None:
-            cell = workers.index(num_workers), per_worker.index(num_envs_per_worker)
+            cell = workers.index(workers_and_threads), per_worker.index(num_envs_per_worker)
             speeds[cell] = row.control_fps
     image = panel.imshow(np.ma.masked_invalid(speeds), cmap="viridis", vmin=0, aspect="auto")
     panel.set_facecolor("#dddddd")
     best = report.best(env_id)
-    for line, num_workers in enumerate(workers):
+    for line, workers_and_threads in enumerate(workers):
         for column, num_envs_per_worker in enumerate(per_worker):
-            if (num_workers, num_envs_per_worker) not in rows:
+            if (workers_and_threads, num_envs_per_worker) not in rows:
                 continue
-            row = rows[num_workers, num_envs_per_worker]
+            row = rows[workers_and_threads, num_envs_per_worker]
             red, green, blue, _ = image.to_rgba(speeds[line, column])
             light = row.control_fps is None or 0.3 * red + 0.59 * green + 0.11 * blue > 0.5
             panel.text(
@@ -142,10 +146,17 @@ def _draw_panel(
                 )
     panel.set_title(env_id, fontsize=11)
     panel.set_xticks(range(len(per_worker)), [str(count) for count in per_worker])
-    panel.set_yticks(range(len(workers)), [str(count) for count in workers])
+    names = [f"{count}" if threads == 1 else f"{count} × {threads}" for count, threads in workers]
+    panel.set_yticks(range(len(workers)), names)
     panel.set_xlabel("environments per worker")
-    panel.set_ylabel("workers")
+    with_threads = any(threads > 1 for _, threads in workers)
+    panel.set_ylabel("workers × threads" if with_threads else "workers")
     panel.figure.colorbar(image, ax=panel, format=EngFormatter(), label="control FPS")
+
+
+def _line(row: SweepRow) -> tuple[int, int]:
+    """Return the line of a split: its workers and their threads."""
+    return row.case.num_workers, row.case.num_threads_per_worker
 
 
 def _label(row: SweepRow, *, is_best: bool) -> str:

@@ -25,6 +25,7 @@ class SweepCase:
         problem: Why no environment could be built, or None.
         problem_traceback: Where that was raised, or None.
         module: The module to import for the environment to be known, or "".
+        num_threads_per_worker: Native threads in each, for environments that are stepped at once.
     """
 
     spec: EnvSpec = field(repr=False)
@@ -34,6 +35,7 @@ class SweepCase:
     problem: str | None = None
     problem_traceback: str | None = field(default=None, repr=False)
     module: str = ""
+    num_threads_per_worker: int = 1
 
     @property
     def env_id(self) -> str:
@@ -51,14 +53,23 @@ class SweepCase:
         return self.num_envs == 1
 
     @property
+    def split(self) -> str:
+        """The split in short, such as 2 × 64, or 2 × 64 × 2 threads."""
+        split = f"{self.num_workers} × {self.num_envs_per_worker}"
+        threads = self.num_threads_per_worker
+        return split if threads == 1 else f"{split} × {threads} threads"
+
+    @property
     def code(self) -> str:
         """The line of Python that builds this split."""
         name = f"{self.module}:{self.env_id}" if self.module else self.env_id
         if self.is_bare:
             return f'env = gymnasium.make("{name}")'
+        threads = self.num_threads_per_worker
+        more = "" if threads == 1 else f", num_threads_per_worker={threads}"
         return (
             f'env = HybridVectorEnv([lambda: gymnasium.make("{name}")] * {self.num_envs}, '
-            f"num_envs_per_worker={self.num_envs_per_worker})"
+            f"num_envs_per_worker={self.num_envs_per_worker}{more})"
         )
 
 
@@ -72,6 +83,7 @@ class Measurement:
         iterations: Calls of `step()` within the measured time.
         env_steps: Environment steps in them; rows whose action an autoreset ignored don't count.
         seconds: The measured time.
+        steps_at_once: Whether every worker stepped its environments at once, by array hooks.
     """
 
     init_seconds: float
@@ -79,6 +91,7 @@ class Measurement:
     iterations: int
     env_steps: int
     seconds: float
+    steps_at_once: bool = False
 
     @property
     def control_fps(self) -> float:
@@ -127,8 +140,10 @@ class SweepRow:
             "env": self.case.env_id,
             "num_workers": self.case.num_workers,
             "num_envs_per_worker": self.case.num_envs_per_worker,
+            "num_threads_per_worker": self.case.num_threads_per_worker,
             "num_envs": self.case.num_envs,
             "vectorized": not self.case.is_bare,
+            "steps_at_once": measured.steps_at_once if measured else None,
             "init_seconds": measured.init_seconds if measured else None,
             "memory_bytes": measured.memory_bytes if measured else None,
             "iterations": measured.iterations if measured else None,
@@ -168,6 +183,13 @@ class SweepReport:
     def rows_of(self, env_id: str) -> tuple[SweepRow, ...]:
         """Return the rows of one environment."""
         return tuple(row for row in self.rows if row.case.env_id == env_id)
+
+    def uses_threads(self, env_id: str) -> bool:
+        """Return whether the number of threads was asked for and matters to this environment."""
+        return self.settings.num_threads_per_worker != (1,) and any(
+            row.measurement is not None and row.measurement.steps_at_once
+            for row in self.rows_of(env_id)
+        )
 
     def best(self, env_id: str, *, vectorized: bool = False) -> SweepRow | None:
         """Return the row with the most environment steps per second, or None if all failed.

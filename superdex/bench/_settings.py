@@ -14,8 +14,10 @@ __all__ = ["SweepSettings"]
 class SweepSettings:
     """Say which environments, splits and durations a sweep measures.
 
-    Every number of workers is measured with every number of environments per worker. A case is
-    stepped until both minimums are met, and stopped as soon as either maximum is reached.
+    Every number of workers is measured with every number of environments per worker, and each of
+    these splits with every number of threads where the environments of a worker are stepped at
+    once. A case is stepped until both minimums are met, and stopped as soon as either maximum is
+    reached.
 
     Raises:
         ValueError: If a list is empty, holds something else than distinct whole numbers of at
@@ -24,7 +26,7 @@ class SweepSettings:
     Example:
         >>> settings = SweepSettings(env="cart_pole", num_workers=(2,), num_envs_per_worker=(1, 8))
         >>> settings.splits
-        ((2, 1), (2, 8))
+        ((2, 1, 1), (2, 8, 1))
     """
 
     env: str | tuple[str, ...] = field(
@@ -35,6 +37,12 @@ class SweepSettings:
     )
     num_envs_per_worker: tuple[int, ...] = field(
         default=(1, 5, 25, 125), metadata={"help": "numbers of environments in each worker"}
+    )
+    num_threads_per_worker: tuple[int, ...] = field(
+        default=(1,),
+        metadata={
+            "help": "numbers of native threads in each worker, for environments stepped at once"
+        },
     )
     min_time: float = field(
         default=1.0, metadata={"help": "seconds for which each case is stepped at least"}
@@ -56,6 +64,7 @@ class SweepSettings:
         _check_distinct("env", envs)
         _check_counts("num_workers", self.num_workers)
         _check_counts("num_envs_per_worker", self.num_envs_per_worker)
+        _check_counts("num_threads_per_worker", self.num_threads_per_worker)
         for name in ("min_time", "max_time"):
             seconds = getattr(self, name)
             if not _is_number(seconds) or not math.isfinite(seconds) or seconds < 0:
@@ -82,13 +91,18 @@ class SweepSettings:
         return (self.env,) if isinstance(self.env, str) else tuple(self.env)
 
     @property
-    def splits(self) -> tuple[tuple[int, int], ...]:
-        """Every (workers, environments per worker) pair, in the order in which they run."""
-        return tuple(
-            (workers, per_worker)
+    def splits(self) -> tuple[tuple[int, int, int], ...]:
+        """Every (workers, environments per worker, threads per worker), in the order they run.
+
+        One environment in one worker is stepped bare, by one thread.
+        """
+        splits = (
+            (workers, per_worker, 1 if workers == per_worker == 1 else threads)
             for workers in self.num_workers
             for per_worker in self.num_envs_per_worker
+            for threads in self.num_threads_per_worker
         )
+        return tuple(dict.fromkeys(splits))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain values, for JSON."""

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from gymnasium.envs.registration import EnvSpec
 
@@ -23,7 +24,7 @@ from superdex.bench._names import find_spec
 from superdex.bench._report import SweepCase, SweepReport, SweepRow
 from superdex.bench._settings import SweepSettings
 
-__all__ = ["measure", "plan", "split_warning", "sweep", "to_report"]
+__all__ = ["is_redundant", "measure", "plan", "split_warning", "sweep", "to_report"]
 
 
 def sweep(
@@ -31,8 +32,10 @@ def sweep(
 ) -> SweepReport:
     """Measure every split that the settings name, and return the report.
 
-    A case whose environment raises gives a row with the error, and the sweep goes on. Call it
-    under `if __name__ == "__main__":`, because its processes import your script again.
+    A case whose environment raises gives a row with the error, and the sweep goes on. Where the
+    environments of a split turn out to be stepped one by one, further numbers of threads are left
+    out, because they change nothing. Call it under `if __name__ == "__main__":`, because its
+    processes import your script again.
 
     Args:
         settings: What to measure.
@@ -50,6 +53,8 @@ def sweep(
     """
     rows: list[SweepRow] = []
     for case in plan(settings):
+        if is_redundant(case, rows):
+            continue
         row = measure(case, settings)
         rows.append(row)
         if on_row is not None:
@@ -84,10 +89,29 @@ def plan(settings: SweepSettings) -> tuple[SweepCase, ...]:
                 "register the wrapped one."
             )
         cases += [
-            SweepCase(spec, workers, per_worker, seen.substeps, problem, problem_traceback, module)
-            for workers, per_worker in settings.splits
+            SweepCase(
+                spec,
+                workers,
+                per_worker,
+                seen.substeps,
+                problem,
+                problem_traceback,
+                module,
+                threads,
+            )
+            for workers, per_worker, threads in settings.splits
         ]
     return tuple(cases)
+
+
+def is_redundant(case: SweepCase, rows: Sequence[SweepRow]) -> bool:
+    """Return whether a case differs from a measured one by threads only, which it does not use."""
+    return any(
+        row.measurement is not None
+        and not row.measurement.steps_at_once
+        and replace(row.case, num_threads_per_worker=case.num_threads_per_worker) == case
+        for row in rows
+    )
 
 
 def measure(case: SweepCase, settings: SweepSettings) -> SweepRow:
@@ -99,7 +123,12 @@ def measure(case: SweepCase, settings: SweepSettings) -> SweepRow:
             measurement = run_in_child(measure_bare, case.spec, settings)
         else:
             measurement = run_in_child(
-                measure_vector, case.spec, case.num_workers, case.num_envs_per_worker, settings
+                measure_vector,
+                case.spec,
+                case.num_workers,
+                case.num_envs_per_worker,
+                settings,
+                case.num_threads_per_worker,
             )
     except ChildFailed as failure:
         return SweepRow(case, error=str(failure), traceback=failure.traceback)
@@ -120,10 +149,19 @@ def to_report(settings: SweepSettings, rows: Sequence[SweepRow]) -> SweepReport:
 def split_warning(settings: SweepSettings) -> str | None:
     """Return what to say where a split has more workers than there are cores, else None."""
     cores = physical_cores()
-    above = [workers for workers in settings.num_workers if workers > cores]
+    above = [str(workers) for workers in settings.num_workers if workers > cores]
+    what = f"{', '.join(above)} workers"
+    if not above:
+        above = [
+            f"{workers} × {threads}"
+            for workers in settings.num_workers
+            for threads in settings.num_threads_per_worker
+            if workers * threads > cores
+        ]
+        what = f"{', '.join(above)} threads of all workers"
     if not above:
         return None
     return (
-        f"{', '.join(map(str, above))} workers exceed the {cores} physical cores that this process "
-        "may use: they take turns, and their figures say little about larger machines."
+        f"{what} exceed the {cores} physical cores that this process may use: they take turns, and "
+        "their figures say little about larger machines."
     )

@@ -15,26 +15,34 @@ def render_report(report: SweepReport) -> RenderableType:
     """Return tables, failures and verdicts of all environments; print it without cropping."""
     parts: list[RenderableType] = []
     for env_id in report.env_ids:
-        parts += [_render_table(report, env_id), *_render_failures(report, env_id)]
+        parts += [_render_table(report, env_id), *_render_note(report, env_id)]
+        parts += _render_failures(report, env_id)
         parts += [*_render_verdict(report, env_id), Text()]
     return Group(*parts[:-1])
 
 
 def _render_table(report: SweepReport, env_id: str) -> Table:
     table = Table(title=env_id, title_justify="left", title_style="bold")
-    headings = ("Workers", "Envs per\nworker", "Envs", "Init\ns", "Memory\nMiB")
-    for heading in (*headings, "Control\nFPS", "Simulation\nFPS", "Mean step\nms"):
+    with_threads = report.uses_threads(env_id)
+    split = ["Workers", "Envs per\nworker", *["Threads per\nworker"] * with_threads, "Envs"]
+    figures = ("Init\ns", "Memory\nMiB", "Control\nFPS", "Simulation\nFPS", "Mean step\nms")
+    for heading in (*split, *figures):
         table.add_column(heading, justify="right", no_wrap=True)
     best = report.best(env_id)
     for row in report.rows_of(env_id):
-        table.add_row(*_cells(row), style="bold green" if row is best else None)
+        table.add_row(
+            *_cells(row, with_threads=with_threads), style="bold green" if row is best else None
+        )
     return table
 
 
-def _cells(row: SweepRow) -> list[str]:
+def _cells(row: SweepRow, *, with_threads: bool) -> list[str]:
     case, measured = row.case, row.measurement
     workers = "bare" if case.is_bare else str(case.num_workers)
     split = [workers, str(case.num_envs_per_worker), str(case.num_envs)]
+    if with_threads:
+        unused = measured is not None and not measured.steps_at_once
+        split.insert(2, "–" if unused else str(case.num_threads_per_worker))
     if measured is None:
         return [*split, "", "", "failed", "", ""]
     simulation = "–" if row.simulation_fps is None else f"{row.simulation_fps:,.0f}"
@@ -48,12 +56,27 @@ def _cells(row: SweepRow) -> list[str]:
     ]
 
 
+def _render_note(report: SweepReport, env_id: str) -> list[Text]:
+    """Return what to say of splits that were measured with one number of threads only."""
+    if report.settings.num_threads_per_worker == (1,):
+        return []
+    splits = [
+        f"{row.case.num_workers} × {row.case.num_envs_per_worker}"
+        for row in report.rows_of(env_id)
+        if row.measurement is not None and not row.measurement.steps_at_once
+    ]
+    if not splits:
+        return []
+    which = ", ".join(dict.fromkeys(splits))
+    note = "environments are stepped one by one, and take no notice of num_threads_per_worker"
+    return [Text(f"Measured once ({which}): {note}.", style="dim")]
+
+
 def _render_failures(report: SweepReport, env_id: str) -> list[Text]:
     lines: dict[str, list[str]] = {}
     for row in report.rows_of(env_id):
         if row.error is not None:
-            split = f"{row.case.num_workers} × {row.case.num_envs_per_worker}"
-            lines.setdefault(row.error.strip(), []).append(split)
+            lines.setdefault(row.error.strip(), []).append(row.case.split)
     return [
         Text(f"Failed ({', '.join(splits)}): {error}", style="red")
         for error, splits in lines.items()
@@ -87,7 +110,9 @@ def _render_code(row: SweepRow) -> Text:
 
 def _describe_split(row: SweepRow) -> str:
     workers, per_worker = row.case.num_workers, row.case.num_envs_per_worker
-    return f"{_count(workers, 'worker')} × {_count(per_worker, 'environment')}"
+    threads = row.case.num_threads_per_worker
+    each = "" if threads == 1 else f", {threads} threads in each worker"
+    return f"{_count(workers, 'worker')} × {_count(per_worker, 'environment')}{each}"
 
 
 def _speed(row: SweepRow) -> str:

@@ -61,7 +61,8 @@ def _add_bench(commands: Any) -> None:
         "bench",
         help="measure which split into workers is fastest",
         description="Measure every number of workers with every number of environments per worker, "
-        "and say which split was fastest. One environment in one worker is measured bare, in a "
+        "and of native threads per worker where environments are stepped at once, and say which "
+        "split was fastest. One environment in one worker is measured bare, in a "
         "plain loop. A case is stepped until both minimums are met, and stopped as soon as either "
         "maximum is reached.",
         epilog="example: superdex bench --env cart_pole --num_workers 1,2 "
@@ -79,6 +80,7 @@ def _add_bench(commands: Any) -> None:
     kinds: dict[str, tuple[Any, str]] = {
         "num_workers": (_counts, "N[,N…]"),
         "num_envs_per_worker": (_counts, "K[,K…]"),
+        "num_threads_per_worker": (_counts, "T[,T…]"),
         "min_time": (float, "SECONDS"),
         "max_time": (float, "SECONDS"),
         "min_iterations": (int, "CALLS"),
@@ -148,6 +150,7 @@ def _bench(arguments: argparse.Namespace) -> int:
             env=superdex_ids() if arguments.all else arguments.env,
             num_workers=arguments.num_workers,
             num_envs_per_worker=arguments.num_envs_per_worker,
+            num_threads_per_worker=arguments.num_threads_per_worker,
             min_time=arguments.min_time,
             max_time=arguments.max_time,
             min_iterations=arguments.min_iterations,

@@ -82,6 +82,17 @@ def test_heat_map_is_a_picture(tmp_path, ending: str):
     assert path.read_bytes().startswith(magic)
 
 
+def test_heat_map_has_a_line_for_each_number_of_threads(tmp_path):
+    """Splits that were left out are blank and do not stop it."""
+    made = report(
+        row(1, 4, env_steps=1),
+        row(1, 8, env_steps=41),
+        row(1, 8, env_steps=50, num_threads_per_worker=2),
+    )
+    write_heat_map(made, tmp_path / "sweep.svg")
+    assert (tmp_path / "sweep.svg").stat().st_size > 0
+
+
 def test_heat_map_of_failures_only_is_a_picture(tmp_path):
     """A sweep in which nothing worked can still be drawn."""
     write_heat_map(report(failed(1, 4), failed(2, 4)), tmp_path / "sweep.png")

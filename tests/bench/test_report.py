@@ -64,6 +64,14 @@ def test_code_builds_the_split():
     assert row(1, 1, env_steps=1).case.code == 'env = gymnasium.make("Pendulum-v1")'
 
 
+def test_code_names_the_threads_where_there_are_several():
+    """One thread is the default and is left out."""
+    assert row(2, 8, env_steps=1, num_threads_per_worker=2).case.code.endswith(
+        "num_envs_per_worker=8, num_threads_per_worker=2)"
+    )
+    assert "threads" not in row(2, 8, env_steps=1).case.code
+
+
 def test_failed_row_keeps_its_place_and_its_error():
     """The record of a failed case has the same keys, with the error and without figures."""
     good, bad = report(row(1, 4, env_steps=40), failed(2, 4)).to_dict()["rows"]

@@ -10,7 +10,18 @@ from superdex.bench import SweepSettings
 def test_splits_are_all_pairs_in_order():
     """Every number of workers meets every number of environments, workers first."""
     settings = SweepSettings(env="x", num_workers=(2, 1), num_envs_per_worker=(1, 5))
-    assert settings.splits == ((2, 1), (2, 5), (1, 1), (1, 5))
+    assert settings.splits == ((2, 1, 1), (2, 5, 1), (1, 1, 1), (1, 5, 1))
+
+
+def test_every_split_meets_every_number_of_threads():
+    """Threads vary fastest; the bare environment is there once, with one thread."""
+    settings = SweepSettings(
+        env="x", num_workers=(1, 2), num_envs_per_worker=(1, 5), num_threads_per_worker=(2, 1)
+    )
+    assert settings.splits == (
+        *((1, 1, 1), (1, 5, 2), (1, 5, 1)),
+        *((2, 1, 2), (2, 1, 1), (2, 5, 2), (2, 5, 1)),
+    )
 
 
 def test_one_name_is_a_tuple_of_one():
@@ -33,6 +44,7 @@ def test_one_name_is_a_tuple_of_one():
         ({"num_workers": (1.5,)}, "num_workers must hold whole numbers"),
         ({"num_workers": (1, 1)}, "num_workers must name each value once"),
         ({"num_envs_per_worker": (-1,)}, "num_envs_per_worker must hold whole numbers"),
+        ({"num_threads_per_worker": (0,)}, "num_threads_per_worker must hold whole numbers"),
         ({"min_time": -1.0}, "min_time must be a number of seconds"),
         ({"max_time": float("nan")}, "max_time must be a number of seconds"),
         ({"min_time": 0, "max_time": 0}, "max_time must be more than 0"),

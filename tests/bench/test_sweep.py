@@ -81,6 +81,25 @@ def test_sweep_has_a_row_for_every_split():
         assert row.measurement.memory_bytes > 2**20
 
 
+def test_threads_are_swept_where_environments_are_stepped_at_once():
+    """Where they are stepped one by one, the first number of threads stands for all."""
+    settings = SweepSettings(
+        env=("cart_pole", "test/EndsSoon-v0"),
+        num_workers=(1,),
+        num_envs_per_worker=(2, 8),
+        num_threads_per_worker=(1, 2),
+        **SHORT,
+    )
+    seen = [
+        (row.case.num_envs_per_worker, row.case.num_threads_per_worker, row.measurement)
+        for row in sweep(settings).rows
+    ]
+    assert [(envs, threads, m.steps_at_once) for envs, threads, m in seen if m is not None] == [
+        *((2, 1, False), (8, 1, True), (8, 2, True)),
+        *((2, 1, False), (8, 1, False)),
+    ]
+
+
 def test_only_one_environment_is_bare():
     """One environment in one worker is the plain loop; one in each of two workers is not."""
     settings = SweepSettings(env="x", num_workers=(1, 2), num_envs_per_worker=(1,))
@@ -205,3 +224,8 @@ def test_more_workers_than_cores_are_warned_of(monkeypatch):
     warning = split_warning(SweepSettings(env="x", num_workers=(2, 4, 8)))
     assert warning is not None
     assert "4, 8 workers exceed the 2 physical cores" in warning
+    warning = split_warning(
+        SweepSettings(env="x", num_workers=(1, 2), num_threads_per_worker=(1, 2))
+    )
+    assert warning is not None
+    assert "2 × 2 threads of all workers exceed the 2 physical cores" in warning

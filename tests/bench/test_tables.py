@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import gymnasium
 import pytest
 from rich.console import Console
@@ -26,12 +28,13 @@ def failed(num_workers: int, num_envs_per_worker: int) -> SweepRow:
     return SweepRow(case, error="LookupError: lost", traceback="File x, line 3")
 
 
-def shown(*rows: SweepRow) -> str:
+def shown(*rows: SweepRow, threads: tuple[int, ...] = (1,)) -> str:
     """Return the report of these rows as it is printed."""
-    report = SweepReport(SweepSettings(env="Pendulum-v1"), {}, {}, None, rows)
+    settings = SweepSettings(env="Pendulum-v1", num_threads_per_worker=threads)
+    report = SweepReport(settings, {}, {}, None, rows)
     console = Console(width=120)
     with console.capture() as capture:
-        console.print(render_report(report))
+        console.print(render_report(report), crop=False)
     return capture.get()
 
 
@@ -48,6 +51,35 @@ def shown(*rows: SweepRow) -> str:
 def test_there_is_always_a_sentence_on_the_best_split(rows: tuple[SweepRow, ...], sentence: str):
     """Where the bare environment was fastest, or nothing else was measured, that is told too."""
     assert sentence in shown(*rows)
+
+
+def at_once(num_threads_per_worker: int, env_steps: int) -> SweepRow:
+    """Return a row of 1 × 64 environments that are stepped at once."""
+    made = row(1, 64, env_steps)
+    assert made.measurement is not None
+    return SweepRow(
+        replace(made.case, num_threads_per_worker=num_threads_per_worker),
+        replace(made.measurement, steps_at_once=True),
+    )
+
+
+def test_threads_have_a_column_where_they_are_used():
+    """The best line names them, and a split that does not use them has a dash."""
+    text = shown(row(1, 2, 10), at_once(1, 40), at_once(2, 90), threads=(1, 2))
+    assert "Threads per" in text
+    assert "Best: 1 worker × 64 environments, 2 threads in each worker, at" in text
+    assert "num_envs_per_worker=64, num_threads_per_worker=2)" in text
+    assert "Measured once (1 × 2): environments are stepped one by one" in text
+
+
+def test_threads_have_no_column_where_they_are_not_used():
+    """Without array hooks there is a line that says so; without the question there is neither."""
+    text = shown(row(1, 2, 10), row(1, 64, 40), threads=(1, 2))
+    assert "Threads per" not in text
+    assert "Measured once (1 × 2, 1 × 64)" in text
+    text = shown(at_once(1, 40))
+    assert "Threads per" not in text
+    assert "Measured once" not in text
 
 
 def test_failure_is_shown_without_its_traceback():
