@@ -9,10 +9,9 @@ import numpy as np
 
 from superdex.vector._columns import Column, InfoReader, InfoSchema
 from superdex.vector._info import InfoEntry, mask_in_the_way, merge_infos
-from superdex.vector._notices import Notice
+from superdex.vector._notices import NoticeBoard
 from superdex.vector._protocol import Reply
 from superdex.vector._results import BatchedResetResult, BatchedStepResult
-from superdex.vector._warnings import warn_caller
 
 __all__ = ["Collector"]
 
@@ -48,7 +47,8 @@ class Collector:
         """The info columns that workers were told of."""
         self._schema_changed = False
         self._reader = InfoReader(arrays["info_data"], arrays["info_mask"], ranges)
-        self._noticed: set[str] = set()
+        self.board = NoticeBoard()
+        """Where workers' notices become warnings."""
 
     def next_buffer(self, *, keep_observation: bool = False) -> int:
         """Return the buffer that the next call writes; with the last observation in it if asked."""
@@ -127,7 +127,7 @@ class Collector:
         entries: list[InfoEntry] = []
         for _, reply in replies:
             entries += reply.entries
-            self.warn(reply.notices)
+            self.board.tell(reply.notices)
         info = self._merge(entries, columns) if entries else {}
         for key, (values, mask) in columns.items():
             if f"_{key}" in info:
@@ -151,16 +151,7 @@ class Collector:
         return merged
 
     def _notice_mask(self, message: str) -> None:
-        self.warn([("mask", message)])
-
-    def warn(self, notices: Sequence[Notice]) -> None:
-        """Warn of each notice, of those with a kind only once."""
-        for kind, message in notices:
-            if kind is None:
-                warn_caller(message, RuntimeWarning)
-            elif kind not in self._noticed:
-                self._noticed.add(kind)
-                warn_caller(message, UserWarning)
+        self.board.tell([("mask", message)])
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

@@ -228,7 +228,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         try:
             self._adopt_spaces()
             self._attach(copy=copy)
-            self._calls = EnvCalls(self._flight, self._split, self._collector.warn)
+            self._calls = EnvCalls(self._flight, self._split, self._collector.board.tell)
         except BaseException:
             self._finalizer()
             raise

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-__all__ = ["Notice", "Notices"]
+from superdex.vector._warnings import warn_caller
+
+__all__ = ["Notice", "NoticeBoard", "Notices"]
 
 Notice: TypeAlias = tuple[str | None, str]
 """A kind, of which one is enough, or None where each one counts; and the message."""
@@ -36,3 +39,19 @@ class Notices:
         """Return what is pending and forget it."""
         taken, self.pending = self.pending, []
         return taken
+
+
+class NoticeBoard:
+    """Warns the caller of what workers have to tell, of each kind once."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def tell(self, notices: Sequence[Notice]) -> None:
+        """Warn of each notice, of those with a kind only if it is the first."""
+        for kind, message in notices:
+            if kind is None:
+                warn_caller(message, RuntimeWarning)
+            elif kind not in self._seen:
+                self._seen.add(kind)
+                warn_caller(message, UserWarning)
