@@ -15,7 +15,7 @@ import numpy as np
 from superdex.vector import _remote
 from superdex.vector._group import EnvGroup, check_new
 from superdex.vector._layout import Layout
-from superdex.vector._protocol import NOTHING, Construction, Reply, Status
+from superdex.vector._protocol import NOTHING, Command, Construction, Reply, Status, Word
 from superdex.vector._remote import EnvFailure, Failure
 from superdex.vector._worker import Worker
 
@@ -98,8 +98,13 @@ class LocalPool:
         for position, number in enumerate(chosen):
             payload = _remote.loads(payloads[position]) if payloads else None
             started = perf_counter_ns()
-            reply = self._workers[number].handle(command, buffer, payload)
-            self.nanoseconds_waiting[number] += perf_counter_ns() - started
+            worker = self._workers[number]
+            reply = worker.handle(command, buffer, payload)
+            nanoseconds = perf_counter_ns() - started
+            self.nanoseconds_waiting[number] += nanoseconds
+            worker.words[Word.BUSY_NS] += nanoseconds
+            if command == Command.STEP:
+                worker.group.clock.plan(nanoseconds)
             if reply is not NOTHING:
                 self._replies[number] = reply
                 self.status |= Status.FAILED if reply.failures else Status.HAS_REPLY

@@ -209,11 +209,12 @@ class WorkerPool:
         sequence = self._sequence
         self._sent_at = sent_at = perf_counter_ns()
         chosen = self._all if workers is None else workers
+        has_payload = bool(payloads)
         for worker in chosen:
             words = self._words[worker]
             words[Word.COMMAND] = command
             words[Word.BUFFER] = buffer
-            words[Word.HAS_PAYLOAD] = bool(payloads)
+            words[Word.HAS_PAYLOAD] = has_payload
             words[Word.SENT_AT] = sent_at
             words[Word.SEQUENCE] = sequence
         self._waiting, self._payloads, self._command = chosen, payloads, command
@@ -263,6 +264,7 @@ class WorkerPool:
         if self._watcher.dead:
             self._watcher.trouble = True
         status = Status.OK
+        waited, returning = self.nanoseconds_waiting, self.nanoseconds_returning
         started = perf_counter_ns()
         for worker in self._waiting:
             words, reply = self._words[worker], self._replies[worker]
@@ -278,13 +280,13 @@ class WorkerPool:
                     if not reply.wait(limit) and words[Word.DONE] != sequence:
                         limit = self._out_of_time(call, timeout, deadline)
             except BaseException:  # the time is up, a failure, Ctrl-C
-                self.nanoseconds_waiting[worker] += perf_counter_ns() - started
+                waited[worker] += perf_counter_ns() - started
                 del words  # in the traceback it would keep the block for as long as the error
                 raise
             status |= words[Word.STATUS]
-            now = perf_counter_ns()
-            self.nanoseconds_waiting[worker] += now - started
-            self.nanoseconds_returning[worker] += now - max(started, words[Word.DONE_AT])
+            now, done_at = perf_counter_ns(), words[Word.DONE_AT]
+            waited[worker] += now - started
+            returning[worker] += now - max(started, done_at)
             started = now
         self.status = status
 

@@ -15,7 +15,7 @@ import numpy as np
 
 __all__ = ["EnvClock", "Record"]
 
-_LONG_SECONDS = 20e-6
+_LONG_NANOSECONDS = 20_000
 """Steps that take longer on average are timed always."""
 
 _INTERVAL = 128
@@ -48,7 +48,7 @@ class EnvClock:
     def __init__(self, steps: Sequence[Callable[[Any], Any]]) -> None:
         self.due = True
         self._count = 0
-        self._num_envs = len(steps)
+        self._long = _LONG_NANOSECONDS * len(steps)
         self.record_to(np.zeros((len(steps), Record.LENGTH)))
         self.steps = [self._timed(steps, row) for row in range(len(steps))]
 
@@ -78,7 +78,7 @@ class EnvClock:
         if seconds > record[Record.LONGEST_RESET]:
             record[Record.LONGEST_RESET] = seconds
 
-    def plan(self, seconds: float) -> None:
+    def plan(self, nanoseconds: int) -> None:
         """All environments have made a step in that time: decide whether to time the next one."""
         self._count += 1
-        self.due = seconds > _LONG_SECONDS * self._num_envs or self._count % _INTERVAL == 0
+        self.due = nanoseconds > self._long or self._count % _INTERVAL == 0

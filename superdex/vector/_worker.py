@@ -94,15 +94,6 @@ class Worker:
 
         Failures of environments are in the reply; nothing is raised for them.
         """
-        started = perf_counter_ns()
-        reply = self._handle(command, buffer, payload)
-        nanoseconds = perf_counter_ns() - started
-        self.words[Word.BUSY_NS] += nanoseconds
-        if command == Command.STEP:
-            self.group.clock.plan(nanoseconds * 1e-9)
-        return reply
-
-    def _handle(self, command: int, buffer: int, payload: Any) -> Reply:
         if command == Command.STEP:
             return self._step(buffer, payload)
         reply = Reply()
@@ -245,16 +236,16 @@ def _serve(
 ) -> None:
     words = worker.words
     done = words[Word.DONE]
-    done_at = perf_counter_ns()
+    idle, transport, busy = words[Word.IDLE_NS], words[Word.TRANSPORT_NS], words[Word.BUSY_NS]
+    idle_since = perf_counter_ns()
+    plan = worker.group.clock.plan
     command = 0
     while command != Command.CLOSE:
         request.wait()
         sequence = words[Word.SEQUENCE]
         if sequence == done:
             continue  # a wake-up too many
-        sent_at, now = words[Word.SENT_AT], perf_counter_ns()
-        words[Word.IDLE_NS] += max(0, sent_at - done_at)
-        words[Word.TRANSPORT_NS] += now - max(sent_at, done_at)
+        sent_at, started = words[Word.SENT_AT], perf_counter_ns()
         command = words[Word.COMMAND]
         answer = _answer(worker, command, connection)
         message = None if answer is NOTHING else _dump_reply(answer, worker)
@@ -265,6 +256,14 @@ def _serve(
         words[Word.DONE_AT] = done_at = perf_counter_ns()
         words[Word.DONE] = done = sequence
         reply.release()
+        # the books are kept while the caller is busy
+        if sent_at > idle_since:
+            words[Word.IDLE_NS] = idle = idle + sent_at - idle_since
+            words[Word.TRANSPORT_NS] = transport = transport + started - sent_at
+        words[Word.BUSY_NS] = busy = busy + done_at - started
+        if command == Command.STEP:
+            plan(done_at - started)
+        idle_since = done_at
         if message is not None:
             if answer.failures:
                 alarm.send_bytes(b"!")

@@ -85,7 +85,7 @@ def test_long_steps_are_timed_always():
     clock = EnvClock([print] * 4)
     assert clock.due
     for _ in range(40):
-        clock.plan(4 * 21e-6)
+        clock.plan(4 * 21_000)
         assert clock.due
 
 
@@ -95,7 +95,7 @@ def test_short_steps_are_timed_now_and_then():
     due = []
     interval = _timing._INTERVAL
     for _ in range(3 * interval):
-        clock.plan(4 * 19e-6)
+        clock.plan(4 * 19_000)
         due.append(clock.due)
     assert [number for number, timed in enumerate(due, 1) if timed] == [
         interval,
@@ -107,5 +107,5 @@ def test_short_steps_are_timed_now_and_then():
 def test_a_group_of_no_environments_is_timed_by_nobody():
     """As where another class holds them."""
     clock = EnvClock(())
-    clock.plan(1.0)
+    clock.plan(1_000_000_000)
     assert clock.steps == []
