@@ -9,8 +9,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from superdex.vector._group import GroupSettings
 from superdex.vector._remote import dumps
+from superdex.vector._settings import GroupSettings
 from superdex.vector._split import check_count
 
 __all__ = [

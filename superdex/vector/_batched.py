@@ -18,7 +18,8 @@ from superdex.vector._columns import InfoWriter
 from superdex.vector._returns import end_reasons
 
 if TYPE_CHECKING:
-    from superdex.vector._group import EnvGroup, GroupArrays
+    from superdex.vector._group import EnvGroup
+    from superdex.vector._rows import GroupArrays
 
 __all__ = ["BatchedStep", "batched_step"]
 

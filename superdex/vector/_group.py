@@ -19,11 +19,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from itertools import chain
 from time import monotonic, perf_counter
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -34,7 +33,7 @@ from superdex.vector import _remote
 from superdex.vector._batched import BatchedStep, batched_step, slower
 from superdex.vector._columns import InfoWriter, snapshot
 from superdex.vector._episodes import Episode, Revival
-from superdex.vector._faults import FaultPolicy, RestartBudget
+from superdex.vector._faults import RestartBudget
 from superdex.vector._notices import Notices
 from superdex.vector._remote import EnvFailure, env_failure, summary_of
 from superdex.vector._returns import (
@@ -44,14 +43,13 @@ from superdex.vector._returns import (
     end_reasons,
     explained,
 )
+from superdex.vector._rows import GroupArrays
 from superdex.vector._seeding import derived_seed, drawn_seed
+from superdex.vector._settings import GroupSettings
 from superdex.vector._spaces import SpaceReport, report_spaces
 from superdex.vector._timing import EnvClock
 
-__all__ = ["AutoresetOptions", "EnvGroup", "GroupArrays", "GroupSettings", "check_new"]
-
-AutoresetOptions: TypeAlias = Callable[[int, int], dict[str, Any] | None] | str | None
-
+__all__ = ["EnvGroup", "check_new"]
 
 _WHERE_TO_REGISTER = (
     "If you register it: workers import the main module, but not what runs under its guard. "
@@ -61,54 +59,6 @@ _WHERE_TO_REGISTER = (
 
 _SMALL_BYTES = 1024
 """The largest observation that is taken as bytes."""
-
-
-@dataclass(frozen=True)
-class GroupSettings:
-    """How a group treats its environments.
-
-    Attributes:
-        autoreset_mode: What happens after an episode's end.
-        episode_seeds: Whether every episode's seed is derived from the environment's.
-        autoreset_options: Options of autoresets: None, "last", or a function of (index, episode).
-        faults: What happens when an environment raises.
-        num_threads: Native threads for environments that are stepped at once.
-    """
-
-    autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP
-    episode_seeds: bool = False
-    autoreset_options: AutoresetOptions = None
-    faults: FaultPolicy = field(default_factory=FaultPolicy)
-    num_threads: int = 1
-
-
-@dataclass
-class GroupArrays:
-    """The rows of one group in one of the two buffers; the group writes them all.
-
-    Attributes:
-        final_observation: With SAME_STEP only.
-        last_observation: Those of the last call, in the other buffer.
-        flagged: Whether `terminated`, `truncated` or `autoreset` may hold a True; where not, a step
-            leaves their cache lines, which a neighbouring worker may be writing, alone.
-    """
-
-    observation: np.ndarray
-    reward: np.ndarray
-    terminated: np.ndarray
-    truncated: np.ndarray
-    autoreset: np.ndarray
-    final_observation: np.ndarray | None = None
-    last_observation: np.ndarray | None = field(default=None, init=False)
-    flagged: bool = field(default=True, init=False)
-
-    def clear_flags(self) -> None:
-        """Set all flags to False."""
-        if self.flagged:
-            self.terminated.fill(False)
-            self.truncated.fill(False)
-            self.autoreset.fill(False)
-            self.flagged = False
 
 
 class EnvGroup:

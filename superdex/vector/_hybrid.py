@@ -50,7 +50,6 @@ from superdex.vector._collector import Collector
 from superdex.vector._episodes import Ledger, Revival
 from superdex.vector._faults import FaultPolicy
 from superdex.vector._flight import Flight
-from superdex.vector._group import AutoresetOptions, GroupSettings
 from superdex.vector._layout import batch_layout
 from superdex.vector._local import LocalPool
 from superdex.vector._pool import WorkerPool
@@ -64,6 +63,7 @@ from superdex.vector._seeding import (
     normalize_seeds,
     select_rows,
 )
+from superdex.vector._settings import AutoresetOptions, GroupSettings
 from superdex.vector._spaces import batch_boxes
 from superdex.vector._split import Split, split_envs
 from superdex.vector._startup import raise_all

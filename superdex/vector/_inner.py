@@ -17,11 +17,12 @@ from gymnasium.vector import AutoresetMode
 from superdex.vector import _remote
 from superdex.vector._columns import InfoWriter
 from superdex.vector._episodes import Revival
-from superdex.vector._group import GroupArrays, GroupSettings
 from superdex.vector._notices import Notices
 from superdex.vector._remote import EnvFailure, env_failure
 from superdex.vector._returns import end_reasons
+from superdex.vector._rows import GroupArrays
 from superdex.vector._seeding import derived_seed
+from superdex.vector._settings import GroupSettings
 from superdex.vector._spaces import BoxReport, SpaceReport
 from superdex.vector._timing import EnvClock
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from superdex.errors import WorkerDied
-from superdex.vector._group import GroupSettings
 from superdex.vector._info import InfoEntry
 from superdex.vector._notices import Notice
 from superdex.vector._remote import Failure
+from superdex.vector._settings import GroupSettings
 
 __all__ = [
     "COMMAND_NAMES",

@@ -18,7 +18,7 @@ from superdex.vector import _remote
 from superdex.vector._block import Block
 from superdex.vector._columns import InfoWriter
 from superdex.vector._episodes import Revival
-from superdex.vector._group import EnvGroup, GroupArrays
+from superdex.vector._group import EnvGroup
 from superdex.vector._info import InfoEntry
 from superdex.vector._inner import VectorEnvGroup
 from superdex.vector._protocol import (
@@ -31,6 +31,7 @@ from superdex.vector._protocol import (
     Word,
 )
 from superdex.vector._remote import EnvFailure, Failure
+from superdex.vector._rows import GroupArrays
 from superdex.vector._signal import Signal
 from superdex.vector._spaces import SpaceReport
 from superdex.vector._whereabouts import whereabouts

@@ -14,10 +14,11 @@ from gymnasium.vector import AutoresetMode
 
 from superdex.vector import EnvGroup
 from superdex.vector._columns import InfoWriter
-from superdex.vector._group import GroupArrays, GroupSettings
 from superdex.vector._layout import batch_layout
 from superdex.vector._remote import EnvFailure, loads
 from superdex.vector._returns import end_reasons
+from superdex.vector._rows import GroupArrays
+from superdex.vector._settings import GroupSettings
 from tests.vector.envs import Acting, Fixed, TwoArguments, Walk, raising
 
 
