@@ -91,8 +91,9 @@ def test_a_parent_that_keeps_something_of_each_vector_is_found(kept):
     """Memory, a descriptor, a mapped block and a name; and nothing else is."""
 
     def make():
-        array = np.ones(2**19)
-        kept.callback(array.fill, 0)
+        # pages of its own, since the heap may have room left from other tests
+        private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        kept.enter_context(mmap.mmap(-1, 2**22, flags=private)).write(bytes(2**22))
         block = os.memfd_create("kept")
         kept.callback(os.close, block)
         os.truncate(block, 2**22)
