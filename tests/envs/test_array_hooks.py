@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import warnings
 from functools import partial
 from typing import Any
@@ -300,6 +302,39 @@ class Exploding(Ball):
 
     def _check_stop_criteria(self, observation, info):
         return StopReasons()
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_a_restarted_worker_steps_its_environments_at_once(mode):
+    """Their episodes are truncated, and those of the other worker are as without the fault."""
+    env_fns = [partial(CartPoleEnv, steps_per_episode=9)] * 8
+    actions = np.random.default_rng(0).uniform(-1, 1, (25, 8, 1)).astype(np.float32)
+
+    def run(kill_at):
+        with HybridVectorEnv(
+            env_fns, num_workers=2, autoreset_mode=mode, on_worker_failure="restart"
+        ) as envs:
+            envs.reset(seed=0)
+            results = []
+            for number, action in enumerate(actions):
+                if number == kill_at:
+                    os.kill(envs.worker_pids[1], signal.SIGKILL)
+                results.append(envs.step(action))
+                ended = results[-1].terminated | results[-1].truncated
+                if mode is AutoresetMode.DISABLED and ended.any():
+                    envs.reset_envs(ended)
+            assert envs.statistics().steps_at_once == (True, True)
+        return results
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        got = run(kill_at=5)
+    for one, expected in zip(got, run(kill_at=-1), strict=True):
+        np.testing.assert_array_equal(one.observation[:4], expected.observation[:4])
+        np.testing.assert_array_equal(one.reward[:4], expected.reward[:4])
+        np.testing.assert_array_equal(one.truncated[:4], expected.truncated[:4])
+    assert got[5].truncated[4:].all()
+    assert set(got[5].info["truncated_reason"][4:]) == {"worker restarted"}
 
 
 def test_partial_resets_leave_the_others_where_they_are():
