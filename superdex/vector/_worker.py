@@ -255,13 +255,12 @@ def _serve(
             status |= Status.FAILED
         words[Word.STATUS] = status
         words[Word.DONE_AT] = done_at = perf_counter_ns()
-        words[Word.DONE] = done = sequence
-        reply.release()
-        # the books are kept while the caller is busy
         if sent_at > idle_since:
             words[Word.IDLE_NS] = idle = idle + sent_at - idle_since
             words[Word.TRANSPORT_NS] = transport = transport + started - sent_at
         words[Word.BUSY_NS] = busy = busy + done_at - started
+        words[Word.DONE] = done = sequence
+        reply.release()
         if command == Command.STEP:
             plan(done_at - started)
         idle_since = done_at
