@@ -9,9 +9,9 @@ environment: that happens when a class is first asked for.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from superdex._lazy import lazy_attribute
 from superdex.envs._registration import register_envs
 
 if TYPE_CHECKING:
@@ -77,16 +77,7 @@ register_envs()
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        module = import_module(f"{__name__}.{home}")
-    except AttributeError as error:
-        # MuJoCo raises one where MUJOCO_GL names a library that is missing; `from … import` would
-        # take it for a missing name.
-        raise ImportError(f"importing {name} failed: {error}") from error
-    return getattr(module, name)
+    return lazy_attribute(__name__, name, _HOMES)
 
 
 def __dir__() -> list[str]:

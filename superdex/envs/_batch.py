@@ -22,7 +22,7 @@ from superdex.envs._outcome import in_words
 if TYPE_CHECKING:
     from superdex.envs._scene_env import SceneEnv
 
-__all__ = ["UNSTABLE_REASON", "SceneEnvBatch", "rows_of"]
+__all__ = ["UNSTABLE_REASON", "SceneEnvBatch", "refuse_own_steps", "rows_of"]
 
 
 UNSTABLE_REASON = "simulation diverged"
@@ -74,6 +74,7 @@ class SceneEnvBatch:
         cls = type(first)
         if not first.array_hooks:
             raise NotBatchable(f"{cls.__name__} does not declare array_hooks")
+        memory = SceneEnvBatch._memory(first)
         for env in envs:
             if type(env) is not cls:
                 raise NotBatchable(f"it holds a {type(env).__name__} beside a {cls.__name__}")
@@ -81,7 +82,7 @@ class SceneEnvBatch:
                 raise NotBatchable(f"its {cls.__name__}s do not share one scene")
             if env.cfg != first.cfg:
                 raise NotBatchable(f"its {cls.__name__}s have different settings")
-            for name, value in SceneEnvBatch._memory(first).items():
+            for name, value in memory.items():
                 if not _same(vars(env).get(name), value):
                     raise NotBatchable(
                         f"its {cls.__name__}s differ in {name}, which is not among array_fields"
@@ -217,6 +218,18 @@ class SceneEnvBatch:
         for name in env.array_fields:
             value = getattr(self._body, name)[row]
             setattr(env, name, value.copy() if isinstance(value, np.ndarray) else value)
+
+
+def refuse_own_steps(cls: type, base: type) -> None:
+    """Raise `NotBatchable` if a class has a `step` or `reset` of its own, which a batch leaves out.
+
+    Args:
+        cls: The class of the environments.
+        base: The one whose `step` and `reset` the batch stands for.
+    """
+    for method in ("reset", "step"):
+        if getattr(cls, method) is not getattr(base, method):
+            raise NotBatchable(f"{cls.__name__} has a {method} of its own")
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -32,8 +32,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from superdex._batching import NotBatchable
-from superdex.envs._batch import UNSTABLE_REASON, SceneEnvBatch
+from superdex.envs._batch import UNSTABLE_REASON, SceneEnvBatch, refuse_own_steps
 from superdex.envs._config import RENDER_MODES, SceneEnvCfg
 from superdex.envs._layout import BoxLayout
 from superdex.envs._outcome import as_number, in_words, owned
@@ -475,9 +474,7 @@ class SceneEnv(gym.Env[Observation, Action]):
         Raises:
             NotBatchable: The message says why.
         """
-        for method in ("step", "reset"):
-            if getattr(cls, method) is not getattr(SceneEnv, method):
-                raise NotBatchable(f"{cls.__name__} has a {method} of its own")
+        refuse_own_steps(cls, SceneEnv)
         return SceneEnvBatch(envs, num_threads)
 
     @contextmanager

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from superdex._lazy import lazy_attribute
 from superdex.scenes._manager import SceneData, SceneManager, live_scene_count
 from superdex.scenes._scene import Scene
 from superdex.scenes._share_mujoco import share_mujoco
@@ -31,16 +32,11 @@ __all__ = [
 ]
 
 
+_HOMES = {"MujocoScene": "_mujoco"}
+
+
 def __getattr__(name: str) -> Any:
-    if name == "MujocoScene":
-        try:
-            from superdex.scenes._mujoco import MujocoScene
-        except AttributeError as error:
-            # MuJoCo raises one where MUJOCO_GL names a library that is missing; `from … import`
-            # would take it for a missing name.
-            raise ImportError(f"importing {name} failed: {error}") from error
-        return MujocoScene
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return lazy_attribute(__name__, name, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -10,8 +10,9 @@ Importing this package imports no MuJoCo: that happens when a class is first ask
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from superdex._lazy import lazy_attribute
 
 if TYPE_CHECKING:
     from superdex.envs.mujoco._ant import AntEnv
@@ -55,15 +56,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        module = import_module(f"{__name__}.{home}")
-    except AttributeError as error:
-        # As in superdex.envs: MuJoCo raises one where MUJOCO_GL names a library that is missing.
-        raise ImportError(f"importing {name} failed: {error}") from error
-    return getattr(module, name)
+    return lazy_attribute(__name__, name, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -29,8 +29,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from superdex._batching import NotBatchable
-from superdex.envs._batch import UNSTABLE_REASON
+from superdex.envs._batch import UNSTABLE_REASON, refuse_own_steps
 from superdex.envs._layout import BoxLayout
 from superdex.envs._outcome import owned
 from superdex.envs._scene_env import Info, SceneEnv
@@ -310,9 +309,7 @@ class MujocoEnv(SceneEnv):
         Raises:
             NotBatchable: The message says why.
         """
-        for method in ("reset", "step"):
-            if getattr(cls, method) is not getattr(MujocoEnv, method):
-                raise NotBatchable(f"{cls.__name__} has a {method} of its own")
+        refuse_own_steps(cls, MujocoEnv)
         return MujocoEnvBatch(envs, num_threads)
 
     def _place(self, qpos: NDArray[np.float64], qvel: NDArray[np.float64]) -> None:
