@@ -9,7 +9,11 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["FaultPolicy", "RestartBudget"]
+__all__ = ["ENV_ERROR", "WORKER_RESTARTED", "FaultPolicy", "RestartBudget"]
+
+WORKER_RESTARTED = "worker restarted"
+ENV_ERROR = "environment error"
+"""Why an episode was truncated that a fault cut short: its `truncated_reason`."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""K environments of one process, stepped one at a time.
+"""K environments of one process, stepped one at a time, or at once where they offer it.
 
 This is the inner, synchronous layer, and the only place where autoreset and the seeding of episodes
 exist. A worker runs it on its rows of the shared block; with `in_process=True` the caller's process
@@ -6,7 +6,8 @@ runs the very same code, for a debugger.
 
 Environments take turns: each one's step is done, and all it returned is taken, before the next
 begins. So they may share a physics scene, where each restores its own state first, and even return
-views of memory that the next one overwrites.
+views of memory that the next one overwrites. Where they can all be stepped at once instead
+(`_batched`), the results are the same.
 
 An environment may be *new* in the place of another: its worker was restarted, or it raised and was
 built anew. If that cut an episode short, the row is *lost*, and the next step says so instead of
@@ -33,7 +34,7 @@ from superdex.vector import _remote
 from superdex.vector._batched import BatchedStep, batched_step, slower
 from superdex.vector._columns import InfoWriter, snapshot
 from superdex.vector._episodes import Episode, Revival
-from superdex.vector._faults import RestartBudget
+from superdex.vector._faults import ENV_ERROR, WORKER_RESTARTED, RestartBudget
 from superdex.vector._notices import Notices
 from superdex.vector._remote import EnvFailure, env_failure, summary_of
 from superdex.vector._returns import (
@@ -62,7 +63,7 @@ _SMALL_BYTES = 1024
 
 
 class EnvGroup:
-    """K environments of one process, stepped one at a time.
+    """K environments of one process, stepped one at a time, or at once where they offer it.
 
     Args:
         env_fns: One function per environment; all are called at once.
@@ -172,7 +173,7 @@ class EnvGroup:
             ended = batched.step(actions, out, infos, idle)
         except RowError as failure:  # nothing has moved yet
             self._replace(failure.row, "step", failure.__cause__ or failure)
-            self._lose(failure.row, "environment error")
+            self._lose(failure.row, ENV_ERROR)
             return self.step(actions, out, infos)
         except EnvFailure:
             raise
@@ -211,7 +212,7 @@ class EnvGroup:
             except BaseException as error:
                 row = len(rewards)
                 self._replace(row, "step", error)
-                self._lose(row, "environment error")
+                self._lose(row, ENV_ERROR)
                 # the same row again, which is lost now
                 idle = idle | {row}
                 ended = [other for other in ended if other != row]
@@ -503,7 +504,7 @@ class EnvGroup:
         self._bare = set(self._new)
         self._marks = {row: {"worker_restarted": True} for row in range(len(self.envs))}
         for row in revival.lost:
-            self._lose(row, "worker restarted")
+            self._lose(row, WORKER_RESTARTED)
         if self._autoresets_next_step:
             self._pending = set(revival.ended)
 

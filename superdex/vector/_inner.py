@@ -17,6 +17,7 @@ from gymnasium.vector import AutoresetMode
 from superdex.vector import _remote
 from superdex.vector._columns import InfoWriter
 from superdex.vector._episodes import Revival
+from superdex.vector._faults import WORKER_RESTARTED
 from superdex.vector._notices import Notices
 from superdex.vector._remote import EnvFailure, env_failure
 from superdex.vector._returns import end_reasons
@@ -152,7 +153,7 @@ class VectorEnvGroup:
         return entries
 
     def _lost_info(self, row: int) -> dict[Any, Any]:
-        return {"truncated_reason": "worker restarted", **self._marks.pop(row, {})}
+        return {"truncated_reason": WORKER_RESTARTED, **self._marks.pop(row, {})}
 
     def revive(self, revival: Revival) -> None:
         """Go on in the place of a group that is gone; as `EnvGroup.revive`.

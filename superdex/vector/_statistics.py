@@ -63,7 +63,8 @@ class Statistics:
         seconds_idle: Per worker, the time it waited for the next command: for the policy, or for a
             slower worker.
         slowest_env: The environment that takes longest per step, its resets shared out over the
-            steps; None before the first step, or with an inner layer of another class.
+            steps; None before the first step, and where no step is an environment's own: with
+            environments that are stepped at once, or an inner layer of another class.
         steps_at_once: Per worker, whether its environments are stepped at once, by hooks written
             for arrays.
         live_scenes: Per worker, the physics scenes alive in its process; 0 after close.
