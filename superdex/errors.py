@@ -14,7 +14,8 @@ Each class is also a subclass of the builtin that a caller would catch anyway::
     ├── RemoteError               (Exception)            for an exception that can't travel
     ├── SceneMismatch             (ValueError)           what is shared under a name differs
     ├── StateCaptureUnsupported   (NotImplementedError)  a scene whose state can't be captured
-    └── StaleStateError           (ValueError)           an action for a position that has passed
+    ├── StaleStateError           (ValueError)           an action for a position that has passed
+    └── GameLibraryError          (ImportError)          a game engine that can't be used
 
 A message says what happened, what was expected, what came instead and what to do; the same
 facts are attributes of the exception.
@@ -32,6 +33,7 @@ __all__ = [
     "CallPending",
     "CallTimeout",
     "ClosedError",
+    "GameLibraryError",
     "RemoteError",
     "ResetNeeded",
     "SceneMismatch",
@@ -165,6 +167,10 @@ class SceneMismatch(SuperdexError, ValueError):
 
 class StaleStateError(SuperdexError, ValueError):
     """An action was meant for a position that has passed."""
+
+
+class GameLibraryError(SuperdexError, ImportError):
+    """A library of games can't be opened, or was built for another version of the interface."""
 
 
 def _span(indices: range) -> str:

@@ -1,0 +1,423 @@
+"""Many games of one kind, played through the C interface; arrays are checked here, once."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from superdex.errors import BrokenError, ClosedError, StaleStateError
+from superdex.games._interface import AUTO_RESET, KEEP_ILLEGAL, Outputs, Settings, Status
+
+if TYPE_CHECKING:
+    from superdex.games._library import GameDescription
+
+__all__ = ["BoundOutputs", "GameBatch"]
+
+Rows = Sequence[int] | np.ndarray | None
+
+
+class BoundOutputs:
+    """Arrays of the caller that a batch writes into: checked once, used by many calls.
+
+    Attributes:
+        arrays: The arrays by name; held, so that they live as long as this does.
+        rows: How many rows a call has to name to be written here.
+    """
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], rows: int) -> None:
+        self.arrays = dict(arrays)
+        self.rows = rows
+        addresses = {name: array.ctypes.data for name, array in self.arrays.items() if array.size}
+        self._struct = Outputs(size=ctypes.sizeof(Outputs), **addresses)
+        self.address = ctypes.c_void_p(ctypes.addressof(self._struct))
+
+
+class _Handle:
+    """The engine's batch: given back when the last call that uses it has ended."""
+
+    __slots__ = ("_free", "address")
+
+    def __init__(self, address: ctypes.c_void_p, free: Callable[[ctypes.c_void_p], None]) -> None:
+        self.address = address
+        self._free = free
+
+    def __del__(self) -> None:
+        self._free(self.address)
+
+
+class GameBatch:
+    """Many games of one kind; made by `GameLibrary.create`.
+
+    Rows are named by `rows`, integers without repeats, or all of them in order where it is None.
+    Threads may call at the same time; calls that share a row run one after the other. After
+    `os.fork` the child can't use the batch.
+
+    Attributes:
+        description: What the arrays look like.
+        num_games: Rows.
+        num_threads: Threads that play.
+        max_actions: Rows of actions in the outputs.
+        event_history: Events that a seat is shown.
+    """
+
+    def __init__(
+        self,
+        functions: ctypes.CDLL,
+        game: int,
+        description: GameDescription,
+        *,
+        num_games: int,
+        seeds: Sequence[int] | np.ndarray,
+        num_threads: int,
+        max_actions: int,
+        event_history: int,
+        max_episode_steps: int,
+        first_state_id: int,
+        first_episode_id: int,
+    ) -> None:
+        least = {"num_games": 1, "num_threads": 1, "max_actions": 1}
+        counts = {
+            "num_games": num_games,
+            "num_threads": num_threads,
+            "max_actions": max_actions,
+            "event_history": event_history,
+            "max_episode_steps": max_episode_steps,
+        }
+        for name, count in counts.items():
+            if not least.get(name, 0) <= count < 2**31:
+                raise ValueError(f"{name} must be at least {least.get(name, 0)}, got {count}.")
+        self.description = description
+        self.num_games = num_games
+        self.num_threads = num_threads
+        self.max_actions = max_actions
+        self.event_history = event_history
+        self._functions = functions
+        settings = Settings(
+            size=ctypes.sizeof(Settings),
+            first_state_id=first_state_id,
+            first_episode_id=first_episode_id,
+            **counts,
+        )
+        options = list(description.options.values())
+        address = ctypes.c_void_p()
+        seeds = _seeds(seeds, num_games)
+        self._handle: _Handle | None = None
+        self._check(
+            functions.sdg_create(
+                game,
+                (ctypes.c_int64 * max(1, len(options)))(*options),
+                settings,
+                seeds.ctypes.data,
+                address,
+            )
+        )
+        self._handle = _Handle(address, functions.sdg_free)
+
+    def close(self) -> None:
+        """Give the games back; calls that run in other threads come to their end first."""
+        self._handle = None
+
+    def __enter__(self) -> GameBatch:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def spec(self, rows: int | None = None) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """Return shape and dtype of every output, for so many rows (all where none is given)."""
+        n = self.num_games if rows is None else rows
+        about = self.description
+        acts, events = (n, self.max_actions), (n, self.event_history)
+        state, board = (n, len(about.state_fields)), (n, *about.board_shape)
+        affected = (*events, about.num_affected)
+        shapes: dict[str, tuple[tuple[int, ...], Any]] = {
+            "board": (board, about.board_dtype),
+            "state": (state, np.int32),
+            "action_id": (acts, np.int32),
+            "action_features": ((*acts, len(about.action_features)), np.int32),
+            "action_arg_mask": ((*acts, len(about.action_args)), np.uint8),
+            "action_mask": (acts, np.uint8),
+            "legal_action_count": ((n,), np.int32),
+            "total_legal_action_count": ((n,), np.int32),
+            "action_truncated": ((n,), np.uint8),
+            "event_features": ((*events, len(about.event_features)), np.int32),
+            "event_sequence": (events, np.uint64),
+            "event_action_sequence": (events, np.uint64),
+            "event_mask": (events, np.uint8),
+            "event_affected": ((*affected, len(about.affected_features)), np.int32),
+            "event_affected_mask": (affected, np.uint8),
+            "reward": ((n,), np.float32),
+            "seat_reward": ((n, about.num_seats), np.float32),
+            "acting_seat": ((n,), np.int32),
+            "terminated": ((n,), np.uint8),
+            "truncated": ((n,), np.uint8),
+            "action_valid": ((n,), np.uint8),
+            "env_id": ((n,), np.int32),
+            "state_id": ((n,), np.uint64),
+            "episode_id": ((n,), np.uint64),
+            "final_board": (board, about.board_dtype),
+            "final_state": (state, np.int32),
+        }
+        return {name: (shape, np.dtype(dtype)) for name, (shape, dtype) in shapes.items()}
+
+    def allocate(self, rows: int | None = None, names: Sequence[str] | None = None) -> BoundOutputs:
+        """Return new arrays of zeros, bound; only those named, where `names` is given."""
+        spec = self.spec(rows)
+        wanted = spec if names is None else {name: spec[name] for name in names}
+        return self.bind({n: np.zeros(*about) for n, about in wanted.items()}, rows)
+
+    def bind(self, arrays: Mapping[str, np.ndarray], rows: int | None = None) -> BoundOutputs:
+        """Check the caller's arrays and return them for use as outputs; what is missing is left out.
+
+        That arrays don't overlap is the caller's to see to.
+
+        Raises:
+            ValueError: If an array has an unknown name or another shape than `spec` says, or is not
+                C-contiguous, aligned and writable.
+            TypeError: If its dtype is another.
+        """
+        spec = self.spec(rows)
+        for name, array in arrays.items():
+            if name not in spec:
+                raise ValueError(f"No output is called {name!r}; expected some of {list(spec)}.")
+            shape, dtype = spec[name]
+            if not isinstance(array, np.ndarray) or array.dtype != dtype:
+                got = getattr(array, "dtype", type(array).__name__)
+                raise TypeError(f"Output {name} must be an array of {dtype}, got {got}.")
+            if array.shape != shape:
+                raise ValueError(f"Output {name} must have shape {shape}, got {array.shape}.")
+            if not (array.flags.c_contiguous and array.flags.aligned and array.flags.writeable):
+                raise ValueError(f"Output {name} must be C-contiguous, aligned and writable.")
+        return BoundOutputs(arrays, self.num_games if rows is None else rows)
+
+    def reset(
+        self,
+        seeds: Sequence[int] | np.ndarray | None = None,
+        outputs: BoundOutputs | None = None,
+        *,
+        rows: Rows = None,
+    ) -> None:
+        """Begin new episodes, with these seeds, or with each row's next one."""
+        numbers, address, count = self._rows(rows, outputs)
+        given = None if seeds is None else _seeds(seeds, count)
+        where = None if given is None else given.ctypes.data
+        self._call("sdg_reset", address, count, where, _address(outputs))
+        del numbers
+
+    def step(
+        self,
+        actions: Sequence[int] | np.ndarray,
+        outputs: BoundOutputs | None = None,
+        *,
+        rows: Rows = None,
+        state_ids: np.ndarray | None = None,
+        auto_reset: bool = False,
+        keep_illegal: bool = True,
+    ) -> None:
+        """Play one action per row.
+
+        Args:
+            actions: Action ids, one per row.
+            outputs: Where the results go.
+            rows: The rows.
+            state_ids: The positions that the actions are meant for, uint64; all are compared first.
+            auto_reset: Whether a game that ends begins anew before it is observed.
+            keep_illegal: Whether an illegal action leaves its game as it is; else the game's rules
+                say what it leads to.
+
+        Raises:
+            StaleStateError: If a row has another state id. Nothing moved.
+        """
+        numbers, address, count = self._rows(rows, outputs)
+        given = _integers(actions, np.int32, "actions", count)
+        ids = None if state_ids is None else _integers(state_ids, np.uint64, "state_ids", count)
+        self._call(
+            "sdg_step",
+            address,
+            count,
+            given.ctypes.data,
+            None if ids is None else ids.ctypes.data,
+            auto_reset * AUTO_RESET | keep_illegal * KEEP_ILLEGAL,
+            _address(outputs),
+        )
+        del numbers
+
+    def stepper(
+        self, actions: np.ndarray, outputs: BoundOutputs, *, auto_reset: bool, keep_illegal: bool
+    ) -> Callable[[], None]:
+        """Return a function that steps all rows with what `actions` then holds: the quickest way.
+
+        Args:
+            actions: An int32 array of (num_games,), C-contiguous; the caller fills it before a call.
+            outputs: Where the results go, bound for all rows.
+            auto_reset: As for `step`.
+            keep_illegal: As for `step`.
+        """
+        if actions.dtype != np.int32 or actions.shape != (self.num_games,):
+            raise ValueError(f"actions must be an int32 array of shape ({self.num_games},).")
+        if not actions.flags.c_contiguous or outputs.rows != self.num_games:
+            raise ValueError("actions must be contiguous, and outputs bound for all rows.")
+        call, where = self._functions.sdg_step, ctypes.c_void_p(actions.ctypes.data)
+        count, results = ctypes.c_int32(self.num_games), outputs.address
+        flags = ctypes.c_int32(auto_reset * AUTO_RESET | keep_illegal * KEEP_ILLEGAL)
+
+        def step() -> None:
+            handle = self._handle or self._closed()
+            status = call(handle.address, None, count, where, None, flags, results)
+            if status:
+                self._check(status)
+
+        # The arrays behind the addresses live as long as the function does.
+        step.__dict__["held"] = (actions, outputs)
+        return step
+
+    def observe(self, outputs: BoundOutputs, *, rows: Rows = None) -> None:
+        """Write the rows' present results again; nothing moves."""
+        numbers, address, count = self._rows(rows, outputs)
+        self._call("sdg_observe", address, count, outputs.address)
+        del numbers
+
+    def records(self, rows: Rows = None) -> dict[str, np.ndarray]:
+        """Return new arrays: plies, seat (to move), over, and scores (rows, num_seats)."""
+        numbers, address, count = self._rows(rows, None)
+        found: dict[str, np.ndarray] = {
+            "plies": np.empty(count, np.int32),
+            "seat": np.empty(count, np.int32),
+            "over": np.empty(count, np.uint8),
+            "scores": np.empty((count, self.description.num_seats), np.float32),
+        }
+        self._call("sdg_records", address, count, *(a.ctypes.data for a in found.values()))
+        del numbers
+        return found
+
+    def capture(self, rows: Rows = None) -> np.ndarray:
+        """Return the rows' whole states as bytes, uint8 of (rows, state size)."""
+        numbers, address, count = self._rows(rows, None)
+        handle = self._handle or self._closed()
+        states = np.empty((count, self._functions.sdg_state_size(handle.address)), np.uint8)
+        self._call("sdg_capture", address, count, states.ctypes.data)
+        del numbers
+        return states
+
+    def restore(self, states: np.ndarray, *, rows: Rows = None) -> None:
+        """Put captured states into rows; they get new state and episode ids.
+
+        Raises:
+            ValueError: If a state is damaged, or of another game or other options. Nothing changed.
+        """
+        numbers, address, count = self._rows(rows, None)
+        handle = self._handle or self._closed()
+        shape = (count, self._functions.sdg_state_size(handle.address))
+        given = np.ascontiguousarray(states)
+        if given.dtype != np.uint8 or given.shape != shape:
+            raise ValueError(
+                f"states must be uint8 of shape {shape}, got {given.dtype} of {given.shape}."
+            )
+        self._call("sdg_restore", address, count, given.ctypes.data)
+        del numbers
+
+    def bot_moves(
+        self,
+        bot: str,
+        wanted: np.ndarray | None = None,
+        *,
+        rows: Rows = None,
+        depth: int = 0,
+        nodes: int = 0,
+    ) -> np.ndarray:
+        """Return a bot's moves, int32 of (rows,); −1 where none is wanted or the game has ended.
+
+        Args:
+            bot: One of `description.bots`.
+            wanted: Which rows to move in, boolean; all where none is given.
+            rows: The rows.
+            depth: Plies that a searching bot looks ahead; 0 for its default.
+            nodes: Positions it may look at for one move; 0 for its default.
+        """
+        if bot not in self.description.bots:
+            raise ValueError(f"There is no bot {bot!r}, only {list(self.description.bots)}.")
+        numbers, address, count = self._rows(rows, None)
+        moves = np.empty(count, np.int32)
+        mask = None
+        if wanted is not None:
+            mask = np.ascontiguousarray(wanted)
+            if mask.dtype != np.bool_ or mask.shape != (count,):
+                raise ValueError(f"wanted must be booleans of shape ({count},).")
+        number = self.description.bots.index(bot)
+        handle = self._handle or self._closed()
+        self._check(
+            self._functions.sdg_bot_moves(
+                handle.address, number, depth, nodes, address, count,
+                None if mask is None else mask.ctypes.data, moves.ctypes.data,
+            )
+        )  # fmt: skip
+        del numbers
+        return moves
+
+    def _rows(
+        self, rows: Rows, outputs: BoundOutputs | None
+    ) -> tuple[np.ndarray | None, int | None, int]:
+        """Return the rows' array, which the caller holds during the call, its address and length."""
+        numbers = None if rows is None else _integers(rows, np.int32, "rows", None)
+        count = self.num_games if numbers is None else len(numbers)
+        if outputs is not None and outputs.rows != count:
+            raise ValueError(f"The outputs are bound for {outputs.rows} rows, the call has {count}.")
+        return numbers, None if numbers is None else numbers.ctypes.data, count
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        handle = self._handle or self._closed()
+        self._check(getattr(self._functions, name)(handle.address, *arguments))
+
+    def _closed(self) -> _Handle:
+        raise ClosedError("The batch of games is closed.")
+
+    def _check(self, status: int) -> None:
+        if status == Status.OK:
+            return
+        text = self._functions.sdg_status_text(status).decode()
+        if status == Status.STALE:
+            raise StaleStateError(
+                "A state id is not its row's present one, so no game has moved. Observe the rows and "
+                "choose again."
+            )
+        if status == Status.FORKED:
+            raise BrokenError(
+                "The batch was made before this process was forked off, and its threads are not "
+                "here. Make batches in the process that uses them, or start it by spawning."
+            )
+        if status == Status.NO_MEMORY:
+            raise MemoryError(f"The games could not be made: {text}.")
+        if status == Status.EXHAUSTED:
+            raise OverflowError("All numbers of positions are used up: make a new batch.")
+        if status == Status.UNSUPPORTED:
+            raise NotImplementedError(f"{self.description.name}: {text}.")
+        if status in (Status.BAD_ROW, Status.DUPLICATE_ROW):
+            raise ValueError(f"Rows must be different numbers of 0 to {self.num_games - 1}: {text}.")
+        raise ValueError(f"The engine refused the call: {text}.")
+
+
+def _address(outputs: BoundOutputs | None) -> ctypes.c_void_p | None:
+    return None if outputs is None else outputs.address
+
+
+def _seeds(seeds: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
+    return _integers(seeds, np.uint64, "seeds", count)
+
+
+def _integers(values: Any, dtype: Any, what: str, count: int | None) -> np.ndarray:
+    """Return a contiguous copy of the values as dtype; nothing is rounded and nothing wraps."""
+    given = np.asarray(values)
+    if given.ndim != 1 or (count is not None and len(given) != count):
+        shape = "(rows,)" if count is None else f"({count},)"
+        raise ValueError(f"{what} must have shape {shape}, got {given.shape}.")
+    if given.dtype == dtype:
+        return given.copy()
+    if given.dtype.kind not in "iu" and len(given):
+        raise TypeError(f"{what} must be integers, got {given.dtype}.")
+    bounds = np.iinfo(dtype)
+    if len(given) and (int(given.min()) < bounds.min or int(given.max()) > bounds.max):
+        raise ValueError(f"{what} must lie in {bounds.min} to {bounds.max}, got {given}.")
+    return given.astype(dtype)

@@ -1,0 +1,64 @@
+// What a game is, as the batches of batch.hpp take it.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "superdex_game.h"
+#include "superdex/event_log.hpp"
+
+namespace superdex {
+
+// An option of a game: a whole number in a range.
+struct Option {
+  const char* name;
+  std::int64_t usual;
+  std::int64_t least;
+  std::int64_t greatest;
+};
+
+// A game is a class of static functions over two types:
+//   Rules   what its options come to, one per batch, never changed; made from the options' values
+//   State   one game in progress: plain data of fixed size without padding, so that it can be copied
+//           and captured as bytes; its random generator is one of its fields
+// and a third that lives for one observation:
+//   View    what the seat to move sees; made with (rules, state, whether its moves are asked for,
+//           whether the board is)
+//
+// Nothing throws and nothing allocates. play() takes any number for an action: what the rules forbid
+// leads to what the rules say. legal() writes ids in a fixed order; it has some unless over().
+template <class G>
+concept Game =
+    std::is_trivially_copyable_v<typename G::State> &&
+    std::has_unique_object_representations_v<typename G::State> &&
+    std::constructible_from<typename G::Rules, const std::int64_t*> &&
+    requires(const typename G::Rules& rules, typename G::State& state,
+             const typename G::State& seen, const typename G::View& view, EventSink& events,
+             sdg_description& description, std::int32_t number, std::int32_t* numbers,
+             std::uint8_t* bytes, typename G::BoardEntry* board) {
+      { G::kName } -> std::convertible_to<const char*>;
+      { G::kSeats } -> std::convertible_to<std::int32_t>;
+      { G::kGrain } -> std::convertible_to<std::int32_t>;  // games worth one turn of a thread
+      { G::kSearchGrain } -> std::convertible_to<std::int32_t>;  // the same for bots
+      { G::options() } noexcept -> std::same_as<std::span<const Option>>;
+      { G::names(number) } noexcept -> std::same_as<std::span<const char* const>>;
+      { G::describe(rules, description) } noexcept;
+      { G::begin(rules, state, std::uint64_t{}) } noexcept;
+      { G::play(rules, state, number, events) } noexcept;
+      { G::over(seen) } noexcept -> std::same_as<bool>;
+      { G::seat(seen) } noexcept -> std::same_as<std::int32_t>;
+      { G::plies(seen) } noexcept -> std::same_as<std::int32_t>;
+      { G::score(seen, number) } noexcept -> std::same_as<float>;
+      { G::legal(rules, seen, numbers) } noexcept -> std::same_as<std::int32_t>;
+      { G::sound(rules, seen) } noexcept -> std::same_as<bool>;  // for states that came as bytes
+      { G::bot_move(rules, seen, number, number, number) } noexcept -> std::same_as<std::int32_t>;
+      requires std::is_nothrow_constructible_v<typename G::View, const typename G::Rules&,
+                                               const typename G::State&, bool, bool>;
+      { view.board(board) } noexcept;
+      { view.state(numbers) } noexcept;
+      { view.action(number, numbers, bytes) } noexcept;  // either may be null
+    };
+
+}  // namespace superdex
