@@ -155,6 +155,10 @@ class GameBatch:
             "terminated": ((n,), np.uint8),
             "truncated": ((n,), np.uint8),
             "action_valid": ((n,), np.uint8),
+            "plies": ((n,), np.int32),
+            "seat": ((n,), np.int32),
+            "over": ((n,), np.uint8),
+            "scores": ((n, about.num_seats), np.float32),
             "env_id": ((n,), np.int32),
             "state_id": ((n,), np.uint64),
             "episode_id": ((n,), np.uint64),
@@ -282,16 +286,10 @@ class GameBatch:
 
     def records(self, rows: Rows = None) -> dict[str, np.ndarray]:
         """Return new arrays: plies, seat (to move), over, and scores (rows, num_seats)."""
-        numbers, address, count = self._rows(rows, None)
-        found: dict[str, np.ndarray] = {
-            "plies": np.empty(count, np.int32),
-            "seat": np.empty(count, np.int32),
-            "over": np.empty(count, np.uint8),
-            "scores": np.empty((count, self.description.num_seats), np.float32),
-        }
-        self._call("sdg_records", address, count, *(a.ctypes.data for a in found.values()))
-        del numbers
-        return found
+        count = self.num_games if rows is None else len(rows)
+        outputs = self.allocate(count, ("plies", "seat", "over", "scores"))
+        self.observe(outputs, rows=rows)
+        return outputs.arrays
 
     def capture(self, rows: Rows = None) -> np.ndarray:
         """Return the rows' whole states as bytes, uint8 of (rows, state size)."""
@@ -316,6 +314,8 @@ class GameBatch:
             raise ValueError(
                 f"states must be uint8 of shape {shape}, got {given.dtype} of {given.shape}."
             )
+        if given.ctypes.data % 8:
+            given = given.copy()
         self._call("sdg_restore", address, count, given.ctypes.data)
         del numbers
 
@@ -377,7 +377,6 @@ class GameBatch:
     def _check(self, status: int) -> None:
         if status == Status.OK:
             return
-        text = self._functions.sdg_status_text(status).decode()
         if status == Status.STALE:
             raise StaleStateError(
                 "A state id is not its row's present one, so no game has moved. Observe the rows and "
@@ -388,15 +387,24 @@ class GameBatch:
                 "The batch was made before this process was forked off, and its threads are not "
                 "here. Make batches in the process that uses them, or start it by spawning."
             )
-        if status == Status.NO_MEMORY:
-            raise MemoryError(f"The games could not be made: {text}.")
-        if status == Status.EXHAUSTED:
-            raise OverflowError("All numbers of positions are used up: make a new batch.")
-        if status == Status.UNSUPPORTED:
-            raise NotImplementedError(f"{self.description.name}: {text}.")
-        if status in (Status.BAD_ROW, Status.DUPLICATE_ROW):
-            raise ValueError(f"Rows must be different numbers of 0 to {self.num_games - 1}: {text}.")
-        raise ValueError(f"The engine refused the call: {text}.")
+        error, text = _REFUSALS.get(status, (RuntimeError, f"it returned status {status}"))
+        raise error(f"The engine of {self.description.name} refused the call: {text}.")
+
+
+_REFUSALS: dict[int, tuple[type[Exception], str]] = {
+    Status.BAD_ARGUMENT: (ValueError, "an argument is missing or out of range"),
+    Status.BAD_OPTION: (ValueError, "an option is out of its range"),
+    Status.BAD_ROW: (ValueError, "rows must be numbers of games of the batch"),
+    Status.DUPLICATE_ROW: (ValueError, "a row is named twice"),
+    Status.NO_MEMORY: (MemoryError, "memory or threads could not be had"),
+    Status.BAD_STATE: (
+        ValueError,
+        "a captured state is damaged, or of another game, options or event_history",
+    ),
+    Status.UNSUPPORTED: (NotImplementedError, "the game does not offer this"),
+    Status.EXHAUSTED: (OverflowError, "all numbers of positions are used up: make a new batch"),
+    Status.INTERNAL: (RuntimeError, "a fault of the engine"),
+}
 
 
 def _address(outputs: BoundOutputs | None) -> ctypes.c_void_p | None:

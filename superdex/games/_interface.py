@@ -13,8 +13,9 @@ __all__ = [
     "BOARD_DTYPES",
     "INTERFACE_VERSION",
     "KEEP_ILLEGAL",
+    "OPTIONAL",
     "SIGNATURES",
-    "STRUCTS",
+    "STAMP",
     "Description",
     "Kind",
     "Outputs",
@@ -32,6 +33,8 @@ class Status:
     """What a call came to."""
 
     OK = 0
+    BAD_ARGUMENT = 1
+    BAD_OPTION = 2
     BAD_ROW = 3
     DUPLICATE_ROW = 4
     STALE = 5
@@ -40,6 +43,7 @@ class Status:
     BAD_STATE = 8
     UNSUPPORTED = 9
     EXHAUSTED = 10
+    INTERNAL = 11
 
 
 class Kind:
@@ -122,21 +126,29 @@ class Outputs(ctypes.Structure):
         ("env_id", c_void_p),
         ("state_id", c_void_p),
         ("episode_id", c_void_p),
+        ("plies", c_void_p),
+        ("seat", c_void_p),
+        ("over", c_void_p),
+        ("scores", c_void_p),
         ("final_board", c_void_p),
         ("final_state", c_void_p),
     ]
 
 
-STRUCTS: tuple[type[ctypes.Structure], ...] = (Description, Settings, Outputs)
-"""In the order of `sdg_struct_size`."""
+STAMP = (
+    INTERFACE_VERSION << 48
+    | ctypes.sizeof(Description) << 32
+    | ctypes.sizeof(Settings) << 16
+    | ctypes.sizeof(Outputs)
+)
+"""`SDG_STAMP`: version and struct sizes in one number."""
 
 _BATCH = c_void_p
 _ROWS = (c_void_p, c_int32)  # the rows' numbers or None for all, and how many
 _OUTPUTS = c_void_p
 
 SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
-    "sdg_interface_version": (c_int32, ()),
-    "sdg_struct_size": (c_uint32, (c_int32,)),
+    "sdg_interface_stamp": (c_uint64, ()),
     "sdg_game_name": (c_char_p, (c_int32,)),
     "sdg_name": (c_char_p, (c_int32, c_int32, c_int32)),
     "sdg_option_range": (c_int32, (c_int32, c_int32, POINTER(c_int64))),
@@ -149,7 +161,6 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "sdg_reset": (c_int32, (_BATCH, *_ROWS, c_void_p, _OUTPUTS)),
     "sdg_step": (c_int32, (_BATCH, *_ROWS, c_void_p, c_void_p, c_int32, _OUTPUTS)),
     "sdg_observe": (c_int32, (_BATCH, *_ROWS, _OUTPUTS)),
-    "sdg_records": (c_int32, (_BATCH, *_ROWS, c_void_p, c_void_p, c_void_p, c_void_p)),
     "sdg_state_size": (c_int64, (_BATCH,)),
     "sdg_capture": (c_int32, (_BATCH, *_ROWS, c_void_p)),
     "sdg_restore": (c_int32, (_BATCH, *_ROWS, c_void_p)),
@@ -157,6 +168,8 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
         c_int32,
         (_BATCH, c_int32, c_int32, c_int32, *_ROWS, c_void_p, c_void_p),
     ),
-    "sdg_status_text": (c_char_p, (c_int32,)),
 }
 """Result and arguments of every function; arrays are passed by address."""
+
+OPTIONAL = frozenset({"sdg_option_range", "sdg_bot_moves"})
+"""Functions that a library without options, or without bots, need not have."""

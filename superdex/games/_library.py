@@ -15,8 +15,9 @@ from superdex.games._batch import GameBatch
 from superdex.games._interface import (
     BOARD_DTYPES,
     INTERFACE_VERSION,
+    OPTIONAL,
     SIGNATURES,
-    STRUCTS,
+    STAMP,
     Description,
     Kind,
     Status,
@@ -199,8 +200,7 @@ class GameLibrary:
 
     def _check(self, status: int) -> None:
         if status != Status.OK:
-            text = self._functions.sdg_status_text(status).decode()
-            raise GameLibraryError(f"{self.path} could not describe its game: {text}.")
+            raise GameLibraryError(f"{self.path} could not describe its game: status {status}.")
 
     def _number(self, game: str | None) -> int:
         if game is None:
@@ -254,7 +254,7 @@ def load(path: str | Path) -> GameLibrary:
     """Open a game engine that implements `superdex_game.h`.
 
     Every function is declared with its signature, and the library's version and struct sizes are
-    compared with ours. The GIL is released during its calls.
+    compared with those of this package. The GIL is released during its calls.
 
     Raises:
         GameLibraryError: If there is no such library, or it lacks a function, or it was built for
@@ -269,25 +269,21 @@ def load(path: str | Path) -> GameLibrary:
         try:
             function = getattr(functions, name)
         except AttributeError as error:
+            if name in OPTIONAL:
+                continue
             raise GameLibraryError(
                 f"{path} is no game library of interface version {INTERFACE_VERSION}: it has no "
                 f"function {name}. Build it against superdex_game.h as it is now."
             ) from error
         function.restype = result
         function.argtypes = arguments
-    version = functions.sdg_interface_version()
-    if version != INTERFACE_VERSION:
+    stamp = functions.sdg_interface_stamp()
+    if stamp != STAMP:
         raise GameLibraryError(
-            f"{path} implements version {version} of the game interface, expected "
-            f"{INTERFACE_VERSION}. Build it anew against superdex_game.h as it is now."
+            f"{path} implements version {stamp >> 48} of the game interface (stamp {stamp:#x}), "
+            f"expected version {INTERFACE_VERSION} ({STAMP:#x}). Build it anew against "
+            "superdex_game.h as it is now."
         )
-    for which, struct in enumerate(STRUCTS):
-        size = functions.sdg_struct_size(which)
-        if size != ctypes.sizeof(struct):
-            raise GameLibraryError(
-                f"{path} takes {struct.__doc__} for {size} bytes, expected "
-                f"{ctypes.sizeof(struct)}. Build it anew against superdex_game.h as it is now."
-            )
     return GameLibrary(path, functions)
 
 

@@ -13,6 +13,7 @@
  *   - A call that returns another status than SDG_OK has changed nothing: no game and no output.
  *   - A move that the rules forbid is an event of the game, never an error of the call.
  *   - Sizes, names and constants are asked from the library (sdg_describe, sdg_name), never assumed.
+ *     Arrays of size 0 have null pointers.
  *   - Results depend on seeds and actions alone: not on threads, nor on how rows are grouped.
  *   - Nothing of the caller's is kept after a call: no pointer, no array.
  *
@@ -109,7 +110,7 @@ typedef struct sdg_settings {
   int32_t num_games;
   int32_t num_threads;       /* ≥ 1, the caller's own included */
   int32_t max_actions;       /* rows of actions in the outputs, ≥ 1 */
-  int32_t event_history;     /* events a seat is shown, ≥ 0 */
+  int32_t event_history;     /* events a seat is shown, ≥ 0; SDG_UNSUPPORTED if > 0 without events */
   int32_t max_episode_steps; /* accepted actions after which an episode is truncated; 0 for none */
   uint64_t first_state_id;   /* added to every state id */
   uint64_t first_episode_id; /* added to every episode id */
@@ -147,6 +148,10 @@ typedef struct sdg_outputs {
   int32_t *env_id;                    /* [n]; the row */
   uint64_t *state_id;                 /* [n]; new with every position, unique in the batch */
   uint64_t *episode_id;               /* [n]; new with every episode, unique in the batch */
+  int32_t *plies;                     /* [n]; moves made in the game */
+  int32_t *seat;                      /* [n]; to move */
+  uint8_t *over;                      /* [n]; the game itself has ended */
+  float *scores;                      /* [n, num_seats] */
   void *final_board;                  /* as board, written by sdg_step where an episode has ended */
   int32_t *final_state;               /* as state, likewise */
 } sdg_outputs;
@@ -168,12 +173,11 @@ static inline uint64_t sdg_episode_seed(uint64_t base, uint64_t row, uint64_t ep
   return sdg_mix(sdg_mix(base + row * UINT64_C(0x9E3779B97F4A7C15)) + episode);
 }
 
-/* Return SDG_INTERFACE_VERSION as the library was built. Any thread. */
-SDG_EXPORT int32_t sdg_interface_version(void) SDG_NOEXCEPT;
-
-/* Return sizeof of a struct as the library was built: 0 description, 1 settings, 2 outputs; else 0.
- * Any thread. */
-SDG_EXPORT uint32_t sdg_struct_size(int32_t which) SDG_NOEXCEPT;
+/* Return SDG_STAMP as the library was built: version and struct sizes in one number. Any thread. */
+#define SDG_STAMP                                                                          \
+  ((uint64_t)SDG_INTERFACE_VERSION << 48 | (uint64_t)sizeof(sdg_description) << 32 |       \
+   (uint64_t)sizeof(sdg_settings) << 16 | (uint64_t)sizeof(sdg_outputs))
+SDG_EXPORT uint64_t sdg_interface_stamp(void) SDG_NOEXCEPT;
 
 /* Return the name of a game, as long as the library lives; null past the last. Any thread. */
 SDG_EXPORT const char *sdg_game_name(int32_t game) SDG_NOEXCEPT;
@@ -181,7 +185,8 @@ SDG_EXPORT const char *sdg_game_name(int32_t game) SDG_NOEXCEPT;
 /* Return a name of a kind, as long as the library lives; null past the last. Any thread. */
 SDG_EXPORT const char *sdg_name(int32_t game, int32_t kind, int32_t index) SDG_NOEXCEPT;
 
-/* Write an option's default, least and greatest value. Any thread. */
+/* Write an option's default, least and greatest value. A library without options need not have this
+ * function. Any thread. */
 SDG_EXPORT int32_t sdg_option_range(int32_t game, int32_t index, int64_t range[3]) SDG_NOEXCEPT;
 
 /* Describe a game. `options` has a value for each option, in the order of their names. Any thread. */
@@ -211,20 +216,16 @@ SDG_EXPORT int32_t sdg_step(sdg_batch *batch, const int32_t *rows, int32_t count
                             const sdg_outputs *outputs) SDG_NOEXCEPT;
 
 /* Write the outputs as the last call left the rows: nothing moves. With few pointers it lists legal
- * actions only, or ids. Any thread, rows disjoint. */
+ * actions only, or records (plies, seat, over, scores), or ids. Any thread, rows disjoint. */
 SDG_EXPORT int32_t sdg_observe(sdg_batch *batch, const int32_t *rows, int32_t count,
                                const sdg_outputs *outputs) SDG_NOEXCEPT;
-
-/* Write each game's plies, seat to move, whether it is over ([count] each) and its scores ([count,
- * num_seats]); null pointers are left out. Any thread, rows disjoint. */
-SDG_EXPORT int32_t sdg_records(sdg_batch *batch, const int32_t *rows, int32_t count, int32_t *plies,
-                               int32_t *seat, uint8_t *over, float *scores) SDG_NOEXCEPT;
 
 /* Return how many bytes one captured game has in this batch. Any thread. */
 SDG_EXPORT int64_t sdg_state_size(const sdg_batch *batch) SDG_NOEXCEPT;
 
 /* Write the games' whole states, [count, sdg_state_size]: what they are, what their last step gave,
- * their events and seeds to come. Equal games give equal bytes. Any thread, rows disjoint. */
+ * their events and seeds to come. Equal games give equal bytes. `states` is aligned to 8 bytes, here
+ * and for sdg_restore, and the size is a multiple of 8. Any thread, rows disjoint. */
 SDG_EXPORT int32_t sdg_capture(sdg_batch *batch, const int32_t *rows, int32_t count,
                                uint8_t *states) SDG_NOEXCEPT;
 
@@ -236,13 +237,11 @@ SDG_EXPORT int32_t sdg_restore(sdg_batch *batch, const int32_t *rows, int32_t co
 
 /* Write the move of a bot for each row where `wanted` [count] is not 0 (null: for all) and the
  * episode goes on, else −1. Bots see what the seat to move sees, and are deterministic. depth and
- * nodes bound those that search; 0 is their default. Any thread, rows disjoint. */
+ * nodes bound those that search; 0 is their default. A library without bots need not have this
+ * function. Any thread, rows disjoint. */
 SDG_EXPORT int32_t sdg_bot_moves(sdg_batch *batch, int32_t bot, int32_t depth, int32_t nodes,
                                  const int32_t *rows, int32_t count, const uint8_t *wanted,
                                  int32_t *moves) SDG_NOEXCEPT;
-
-/* Return a status in words, as long as the library lives. Any thread. */
-SDG_EXPORT const char *sdg_status_text(int32_t status) SDG_NOEXCEPT;
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -48,16 +48,7 @@ std::int32_t guarded(Body&& body) noexcept {
 
 extern "C" {
 
-std::int32_t sdg_interface_version(void) noexcept { return SDG_INTERFACE_VERSION; }
-
-std::uint32_t sdg_struct_size(std::int32_t which) noexcept {
-  switch (which) {
-    case 0: return sizeof(sdg_description);
-    case 1: return sizeof(sdg_settings);
-    case 2: return sizeof(sdg_outputs);
-    default: return 0;
-  }
-}
+std::uint64_t sdg_interface_stamp(void) noexcept { return SDG_STAMP; }
 
 const char* sdg_game_name(std::int32_t game) noexcept {
   const GameEntry* entry = find(game);
@@ -113,7 +104,10 @@ std::int32_t sdg_create(std::int32_t game, const std::int64_t* options, const sd
     return SDG_BAD_ARGUMENT;
   }
   if (!in_range(*entry, options)) return SDG_BAD_OPTION;
-  return guarded([&] {
+  return guarded([&]() -> std::int32_t {
+    sdg_description about{};
+    entry->describe(options, about);
+    if (settings->event_history > 0 && about.num_event_features == 0) return SDG_UNSUPPORTED;
     *batch = entry->create(options, *settings, seeds).release();
     return SDG_OK;
   });
@@ -143,12 +137,6 @@ std::int32_t sdg_observe(sdg_batch* batch, const std::int32_t* rows, std::int32_
   return batch->observe(rows, count, *outputs);
 }
 
-std::int32_t sdg_records(sdg_batch* batch, const std::int32_t* rows, std::int32_t count,
-                         std::int32_t* plies, std::int32_t* seat, std::uint8_t* over,
-                         float* scores) noexcept {
-  return batch == nullptr ? SDG_BAD_ARGUMENT : batch->records(rows, count, plies, seat, over, scores);
-}
-
 std::int64_t sdg_state_size(const sdg_batch* batch) noexcept {
   return batch == nullptr ? 0 : batch->state_size();
 }
@@ -172,24 +160,6 @@ std::int32_t sdg_bot_moves(sdg_batch* batch, std::int32_t bot, std::int32_t dept
     return SDG_BAD_ARGUMENT;
   }
   return batch->bot_moves(bot, depth, nodes, rows, count, wanted, moves);
-}
-
-const char* sdg_status_text(std::int32_t status) noexcept {
-  switch (status) {
-    case SDG_OK: return "done";
-    case SDG_BAD_ARGUMENT: return "an argument is missing or out of range";
-    case SDG_BAD_OPTION: return "an option of the game is out of its range";
-    case SDG_BAD_ROW: return "a row is not one of the batch";
-    case SDG_DUPLICATE_ROW: return "a row is named twice";
-    case SDG_STALE: return "a state id is not the present one";
-    case SDG_FORKED: return "the batch was made before this process was forked off";
-    case SDG_NO_MEMORY: return "memory or threads could not be had";
-    case SDG_BAD_STATE: return "a captured state is damaged, or of another game or other options";
-    case SDG_UNSUPPORTED: return "the game does not offer this";
-    case SDG_EXHAUSTED: return "all numbers of positions are used up";
-    case SDG_INTERNAL: return "a fault of the engine";
-    default: return "an unknown status";
-  }
 }
 
 }  // extern "C"

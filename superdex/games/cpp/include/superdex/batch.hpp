@@ -30,8 +30,6 @@ struct sdg_batch {
                             const sdg_outputs* outputs) noexcept = 0;
   virtual std::int32_t observe(const std::int32_t* rows, std::int32_t count,
                                const sdg_outputs& outputs) noexcept = 0;
-  virtual std::int32_t records(const std::int32_t* rows, std::int32_t count, std::int32_t* plies,
-                               std::int32_t* seat, std::uint8_t* over, float* scores) noexcept = 0;
   [[nodiscard]] virtual std::int64_t state_size() const noexcept = 0;
   virtual std::int32_t capture(const std::int32_t* rows, std::int32_t count,
                                std::uint8_t* states) noexcept = 0;
@@ -103,21 +101,8 @@ class Batch final : public sdg_batch {
                     [&](std::int32_t i, std::int32_t row) noexcept { write(row, i, outputs); });
   }
 
-  std::int32_t records(const std::int32_t* rows, std::int32_t count, std::int32_t* plies,
-                       std::int32_t* seat, std::uint8_t* over, float* scores) noexcept override {
-    return for_rows(rows, count, count + 1, [&](std::int32_t i, std::int32_t row) noexcept {
-      const State& game = slot(row).game;
-      if (plies != nullptr) plies[i] = G::plies(game);
-      if (seat != nullptr) seat[i] = G::seat(game);
-      if (over != nullptr) over[i] = G::over(game);
-      for (std::int32_t s = 0; scores != nullptr && s < G::kSeats; ++s) {
-        scores[i * G::kSeats + s] = G::score(game, s);
-      }
-    });
-  }
-
   [[nodiscard]] std::int64_t state_size() const noexcept override {
-    return static_cast<std::int64_t>(sizeof(Captured) + events_.captured_size() + 8);
+    return static_cast<std::int64_t>(sizeof(Captured) + (events_.captured_size() + 7) / 8 * 8 + 8);
   }
 
   std::int32_t capture(const std::int32_t* rows, std::int32_t count,
@@ -126,6 +111,7 @@ class Batch final : public sdg_batch {
     return for_rows(rows, count, G::kGrain, [&](std::int32_t i, std::int32_t row) noexcept {
       std::uint8_t* bytes = states + static_cast<std::size_t>(i) * size;
       const Captured head{fingerprint_, slot(row)};
+      std::memset(bytes + size - 16, 0, 8);  // events may not fill their last word
       std::memcpy(bytes, &head, sizeof head);
       events_.capture(row, bytes + sizeof head);
       const std::uint64_t sum = checksum(bytes, size - 8);
@@ -233,12 +219,12 @@ class Batch final : public sdg_batch {
     return sdg_mix(value ^ sizeof(Captured));
   }
 
-  // FNV-1a over eight bytes at a time; sizes are multiples of four, so the last may be half.
+  // FNV-1a, over eight bytes at a time.
   static std::uint64_t checksum(const std::uint8_t* bytes, std::size_t size) noexcept {
     std::uint64_t sum = UINT64_C(0xcbf29ce484222325);
     for (std::size_t i = 0; i < size; i += 8) {
       std::uint64_t word = 0;
-      std::memcpy(&word, bytes + i, std::min<std::size_t>(8, size - i));
+      std::memcpy(&word, bytes + i, 8);
       sum = (sum ^ word) * UINT64_C(0x100000001b3);
       sum ^= sum >> 32;
     }
@@ -372,6 +358,12 @@ class Batch final : public sdg_batch {
     if (out.terminated) out.terminated[n] = s.last.terminated;
     if (out.truncated) out.truncated[n] = s.last.truncated;
     if (out.action_valid) out.action_valid[n] = s.last.action_valid;
+    if (out.plies) out.plies[n] = G::plies(s.game);
+    if (out.seat) out.seat[n] = G::seat(s.game);
+    if (out.over) out.over[n] = G::over(s.game);
+    for (std::int32_t seat = 0; out.scores && seat < G::kSeats; ++seat) {
+      out.scores[n * G::kSeats + index(seat)] = G::score(s.game, seat);
+    }
     if (out.env_id) out.env_id[n] = row;
     if (out.state_id) out.state_id[n] = state_id(row);
     if (out.episode_id) out.episode_id[n] = settings_.first_episode_id + numbered(numbers_[index(row)].episodes, row);
