@@ -1,0 +1,189 @@
+"""Tron light cycles: the engine against its twin in plain Python, and its bots."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.games.tron_twin import TronTwin, episode_seed
+
+KEYS_OF_NO_GAME = {
+    "reward", "seat_reward", "acting_seat", "terminated", "truncated", "action_valid", "env_id",
+    "state_id", "episode_id", "final_board", "final_state", "scores",
+}  # fmt: skip
+
+SETTINGS = [
+    ({}, 0, 400),
+    ({"vision_radius": 3}, 4, 400),
+    ({"width": 7, "height": 5}, 6, 1700),
+    ({"width": 9, "height": 12, "vision_radius": 1, "max_plies": 25}, 3, 1300),
+    ({"width": 64, "height": 4, "vision_radius": 5}, 2, 400),
+    ({"width": 5, "height": 64}, 2, 300),
+    ({"width": 4, "height": 4, "vision_radius": 2}, 5, 700),
+]
+
+
+def assert_same(arrays, row, expected, where):
+    """One row of the engine's outputs equals the twin's observation."""
+    assert expected.keys() == arrays.keys() - KEYS_OF_NO_GAME
+    for name, value in expected.items():
+        np.testing.assert_array_equal(arrays[name][row], value, err_msg=f"{name}, {where}")
+
+
+@pytest.mark.parametrize(("options", "history", "positions"), SETTINGS)
+def test_engine_equals_the_plain_twin_ply_by_ply(tron, options, history, positions):
+    """Observations, events, rewards and ends are the twin's, over more than 5,000 positions in all."""
+    rows, seed = 4, 11
+    batch = tron.create(rows, options=options, event_history=history, seeds=seed + np.arange(rows))
+    outputs = batch.allocate()
+    arrays = outputs.arrays
+    episodes = [0] * rows
+    twins = [TronTwin(seed + row, history=history, **options) for row in range(rows)]
+    batch.observe(outputs)
+    rng = np.random.default_rng(5)
+    for step in range(positions // rows):
+        for row, twin in enumerate(twins):
+            assert_same(arrays, row, twin.observe(), f"row {row}, step {step}")
+        # Mostly legal moves; now and then any, an unknown one included.
+        actions = [
+            int(rng.integers(-1, 6)) if rng.random() < 0.03 else int(rng.choice(twin.legal()))
+            for twin in twins
+        ]
+        batch.step(actions, outputs, auto_reset=True, keep_illegal=False)
+        for row, twin in enumerate(twins):
+            mover, legal = twin.seat, actions[row] in twin.legal()
+            twin.play(actions[row])
+            gain = 0 if twin.winner < 0 else 1 if twin.winner == mover else -1
+            assert arrays["reward"][row] == gain
+            assert arrays["seat_reward"][row, mover] == gain
+            assert arrays["seat_reward"][row, 1 - mover] == -gain
+            assert arrays["acting_seat"][row] == mover
+            assert arrays["action_valid"][row] == legal
+            assert arrays["terminated"][row] == twin.over
+            if twin.over:
+                final = twin.observe()
+                np.testing.assert_array_equal(arrays["final_board"][row], final["board"])
+                np.testing.assert_array_equal(arrays["final_state"][row], final["state"])
+                episodes[row] += 1
+                again = episode_seed(seed, row, episodes[row])
+                twins[row] = TronTwin(again, history=history, **options)
+    assert sum(episodes) > 0 or options.get("width", 30) * options.get("height", 20) > 300
+
+
+def test_an_unknown_move_crashes_its_player(tron):
+    """A move that there is not is an event of the game: its player loses."""
+    batch = tron.create(3)
+    outputs = batch.allocate()
+    batch.step([4, -1, 2**31 - 1], outputs, keep_illegal=False)
+    assert outputs.arrays["terminated"].tolist() == [1, 1, 1]
+    assert outputs.arrays["scores"].tolist() == [[-1, 1]] * 3
+
+
+def test_hidden_cells_change_nothing_that_a_seat_sees(tron):
+    """Under fog two games that differ only out of sight give the same observation."""
+    radius = 2
+    batch = tron.create(2, options={"vision_radius": radius}, event_history=4, seeds=[3, 3])
+    outputs = batch.allocate()
+    batch.observe(outputs)
+    compared = 0
+    for _ in range(12):
+        # Seat 0 moves alike in both; seat 1 by itself, far away.
+        legal = [outputs.arrays["action_id"][r][: outputs.arrays["legal_action_count"][r]] for r in (0, 1)]
+        mine = outputs.arrays["seat"][0] == 0
+        batch.step([legal[0][0], legal[1][0] if mine else legal[1][-1]], outputs)
+        head = [outputs.arrays["state"][r][6] for r in (0, 1)]
+        if outputs.arrays["seat"][0] == 0 and head == [-1, -1]:
+            compared += 1
+            for name in batch.spec():
+                if name not in KEYS_OF_NO_GAME:
+                    np.testing.assert_array_equal(*outputs.arrays[name], err_msg=name)
+    assert compared >= 3
+
+
+def wins(library, first, second, games, options):
+    """Return the games that the bot `first` won and lost, each start played from both seats."""
+    seeds = np.repeat(np.arange(games // 2), 2)
+    batch = library.create(games, options=options, seeds=seeds)
+    outputs = batch.allocate(names=("seat", "over", "scores"))
+    batch.observe(outputs)
+    seat_of_first = np.arange(games) % 2
+    while not outputs.arrays["over"].all():
+        own = outputs.arrays["seat"] == seat_of_first
+        moves = np.where(own, batch.bot_moves(first, own), batch.bot_moves(second, ~own))
+        batch.step(moves, outputs)
+    scores = outputs.arrays["scores"][np.arange(games), seat_of_first]
+    return int((scores > 0).sum()), int((scores < 0).sum())
+
+
+def wilson_lower(won, played, z=1.96):
+    """Return the lower bound of Wilson's 95 % interval of a rate (Wilson, 1927)."""
+    rate = won / played
+    centre = rate + z * z / (2 * played)
+    spread = z * (rate * (1 - rate) / played + z * z / (4 * played * played)) ** 0.5
+    return (centre - spread) / (1 + z * z / played)
+
+
+@pytest.mark.parametrize(
+    ("stronger", "weaker", "games", "options"),
+    [
+        ("flood_fill", "random", 300, {}),
+        ("voronoi", "flood_fill", 200, {}),
+        ("alpha_beta", "voronoi", 120, {"width": 16, "height": 12}),
+    ],
+)
+def test_bots_are_ordered_by_strength(tron, stronger, weaker, games, options):
+    """Each beats the one before it, surely more than half the time over both seats."""
+    won, lost = wins(tron, stronger, weaker, games, options)
+    assert won + lost == games
+    assert wilson_lower(won, games) > 0.5
+
+
+def test_bots_are_deterministic_and_move_where_they_are_wanted(tron):
+    """The same position gives the same move on any threads; the others get −1; games don't move."""
+    options = {"width": 12, "height": 10}
+    one, two = (tron.create(40, options=options, num_threads=threads) for threads in (1, 2))
+    before = one.capture()
+    wanted = np.arange(40) % 3 > 0
+    for bot in one.description.bots:
+        moves = one.bot_moves(bot, wanted)
+        np.testing.assert_array_equal(moves, two.bot_moves(bot, wanted))
+        np.testing.assert_array_equal(moves >= 0, wanted)
+    np.testing.assert_array_equal(one.capture(), before)
+
+
+def test_alpha_beta_finds_what_a_plain_search_finds(tron):
+    """At depth 2 its move has the greatest worst margin among all, by the twin's own count."""
+    options = {"width": 8, "height": 7}
+    batch = tron.create(6, options=options)
+    twins = [TronTwin(seed, **options) for seed in range(6)]
+    rng = np.random.default_rng(2)
+    for _ in range(12):
+        chosen = batch.bot_moves("alpha_beta", depth=2, nodes=10_000)
+        for row, twin in enumerate(twins):
+            if twin.over:
+                assert chosen[row] == -1
+            elif len(twin.legal()) > 1:
+                values = {move: worst_margin(twin, move) for move in twin.legal()}
+                assert values[int(chosen[row])] == max(values.values())
+        actions = [0 if twin.over else int(rng.choice(twin.legal())) for twin in twins]
+        batch.step(actions, keep_illegal=False)
+        for twin, action in zip(twins, actions, strict=True):
+            if not twin.over:
+                twin.play(action)
+
+
+def worst_margin(twin, move):
+    """Return the margin after a move and the reply that is worst for the mover."""
+    taken = twin.trails[0] | twin.trails[1]
+    free = {(x, y) for x in range(twin.width) for y in range(twin.height)} - taken
+    cell = twin.neighbours(twin.heads[twin.seat])[move]
+    if cell not in free:
+        return -(10**6)
+    other = twin.heads[1 - twin.seat]
+    replies = [c for c in twin.neighbours(other) if c in free - {cell}]
+    if not replies:
+        return 10**6
+    margins = []
+    for reply in replies:
+        ours, theirs = twin.divide(free - {cell, reply}, cell, reply)
+        margins.append(len(ours) - len(theirs))
+    return min(margins)
