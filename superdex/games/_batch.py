@@ -423,7 +423,9 @@ def _integers(values: Any, dtype: Any, what: str, count: int | None) -> np.ndarr
         raise ValueError(f"{what} must have shape {shape}, got {given.shape}.")
     if given.dtype == dtype:
         return given.copy()
-    if given.dtype.kind not in "iu" and len(given):
+    # Python's integers that fit no dtype come as objects: they are out of range, not of another kind.
+    huge = given.dtype == object and all(type(value) is int for value in given)
+    if given.dtype.kind not in "iu" and len(given) and not huge:
         raise TypeError(f"{what} must be integers, got {given.dtype}.")
     bounds = np.iinfo(dtype)
     if len(given) and (int(given.min()) < bounds.min or int(given.max()) > bounds.max):

@@ -66,7 +66,6 @@ def test_engine_equals_the_plain_twin_ply_by_ply(tron, options, history, positio
                 episodes[row] += 1
                 again = episode_seed(seed, row, episodes[row])
                 twins[row] = TronTwin(again, history=history, **options)
-    assert sum(episodes) > 0 or options.get("width", 30) * options.get("height", 20) > 300
 
 
 def test_an_unknown_move_crashes_its_player(tron):

@@ -1,0 +1,13 @@
+// What the native tests need of a test framework.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+
+#define CHECK(condition)                                                              \
+  do {                                                                                \
+    if (!(condition)) {                                                               \
+      std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);    \
+      std::exit(1);                                                                   \
+    }                                                                                 \
+  } while (false)
