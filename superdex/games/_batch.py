@@ -174,7 +174,7 @@ class GameBatch:
         return self.bind({n: np.zeros(*about) for n, about in wanted.items()}, rows)
 
     def bind(self, arrays: Mapping[str, np.ndarray], rows: int | None = None) -> BoundOutputs:
-        """Check the caller's arrays and return them for use as outputs; what is missing is left out.
+        """Check the caller's arrays and return them as outputs; what is missing is left out.
 
         That arrays don't overlap is the caller's to see to.
 
@@ -255,7 +255,7 @@ class GameBatch:
         """Return a function that steps all rows with what `actions` then holds: the quickest way.
 
         Args:
-            actions: An int32 array of (num_games,), C-contiguous; the caller fills it before a call.
+            actions: An int32 array of (num_games,), C-contiguous; filled by the caller.
             outputs: Where the results go, bound for all rows.
             auto_reset: As for `step`.
             keep_illegal: As for `step`.
@@ -360,11 +360,13 @@ class GameBatch:
     def _rows(
         self, rows: Rows, outputs: BoundOutputs | None
     ) -> tuple[np.ndarray | None, int | None, int]:
-        """Return the rows' array, which the caller holds during the call, its address and length."""
+        """Return the rows' array, to be held during the call, its address and length."""
         numbers = None if rows is None else _integers(rows, np.int32, "rows", None)
         count = self.num_games if numbers is None else len(numbers)
         if outputs is not None and outputs.rows != count:
-            raise ValueError(f"The outputs are bound for {outputs.rows} rows, the call has {count}.")
+            raise ValueError(
+                f"The outputs are bound for {outputs.rows} rows, the call has {count}."
+            )
         return numbers, None if numbers is None else numbers.ctypes.data, count
 
     def _call(self, name: str, *arguments: Any) -> None:
@@ -379,8 +381,8 @@ class GameBatch:
             return
         if status == Status.STALE:
             raise StaleStateError(
-                "A state id is not its row's present one, so no game has moved. Observe the rows and "
-                "choose again."
+                "A state id is not its row's present one, so no game has moved. Observe the rows "
+                "and choose again."
             )
         if status == Status.FORKED:
             raise BrokenError(
@@ -423,7 +425,7 @@ def _integers(values: Any, dtype: Any, what: str, count: int | None) -> np.ndarr
         raise ValueError(f"{what} must have shape {shape}, got {given.shape}.")
     if given.dtype == dtype:
         return given.copy()
-    # Python's integers that fit no dtype come as objects: they are out of range, not of another kind.
+    # Python's integers that fit no dtype come as objects: out of range, not of another kind.
     huge = given.dtype == object and all(type(value) is int for value in given)
     if given.dtype.kind not in "iu" and len(given) and not huge:
         raise TypeError(f"{what} must be integers, got {given.dtype}.")

@@ -26,7 +26,7 @@ __all__ = [
 INTERFACE_VERSION = 1
 AUTO_RESET = 1
 KEEP_ILLEGAL = 2
-BOARD_DTYPES = {0: np.dtype(np.uint8), 1: np.dtype(np.int32)}
+BOARD_DTYPES: dict[int, np.dtype] = {0: np.dtype(np.uint8), 1: np.dtype(np.int32)}
 
 
 class Status:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -207,7 +207,8 @@ class GameLibrary:
             return 0
         if game not in self.games:
             raise ValueError(
-                f"{self.path} has no game {game!r}, only {list(self.games)}.{_hint(game, self.games)}"
+                f"{self.path} has no game {game!r}, only {list(self.games)}."
+                f"{_hint(game, self.games)}"
             )
         return self.games.index(game)
 
@@ -242,9 +243,8 @@ class GameLibrary:
         return names
 
     @staticmethod
-    def _all_names(name_at: object) -> tuple[str, ...]:
+    def _all_names(name_at: Callable[[int], bytes | None]) -> tuple[str, ...]:
         names: list[str] = []
-        assert callable(name_at)
         while (name := name_at(len(names))) is not None:
             names.append(name.decode())
         return tuple(names)

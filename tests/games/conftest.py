@@ -13,7 +13,16 @@ import pytest
 from superdex.games import load
 
 CPP = Path(__file__).parents[2] / "superdex" / "games" / "cpp"
-FLAGS = ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra", "-Werror"]
+FLAGS = [
+    "-std=c++20",
+    "-O2",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-pthread",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+]
 SOURCES = {
     "games": ["src/interface.cpp", "src/library.cpp"],
     "corridor": ["examples/corridor.cpp"],

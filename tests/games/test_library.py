@@ -7,11 +7,11 @@ import subprocess
 
 import numpy as np
 import pytest
-from tests.games.conftest import CPP
 
 from superdex.errors import GameLibraryError
-from superdex.games import load
 from superdex.games import _interface as interface
+from superdex.games import load
+from tests.games.conftest import CPP
 
 
 def test_everything_about_a_game_is_asked_from_its_library(tron):
@@ -45,7 +45,7 @@ def test_a_file_that_is_no_library_is_refused(tmp_path):
     ],
 )
 def test_a_stale_library_is_refused(tmp_path, old, new, message):
-    """Another version, other structs or a missing function are noticed before anything is called."""
+    """Another version, other structs or a missing function are noticed at once."""
     header = (CPP / "include" / "superdex_game.h").read_text()
     example = (CPP / "examples" / "corridor.cpp").read_text()
     assert old in header
@@ -72,9 +72,9 @@ def test_constants_are_those_of_the_header():
         (interface.Settings, "sdg_settings"),
         (interface.Outputs, "sdg_outputs"),
     ):
-        body = re.search(rf"typedef struct {name} \{{(.*?)\}} {name};", header, re.S)
+        body = re.search(rf"typedef struct {name} \{{(.*?)\}} {name};", header, re.DOTALL)
         assert body
-        fields = re.findall(r"^\s*\w+ \*?(\w+)(?:\[\d\])?;", body[1], re.M)
+        fields = re.findall(r"^\s*\w+ \*?(\w+)(?:\[\d\])?;", body[1], re.MULTILINE)
         assert fields == [field[0] for field in struct._fields_]
 
 
@@ -105,7 +105,7 @@ def test_bad_settings_are_refused(tron):
         {"seeds": [1]},
         {"seeds": [-1, 0]},
     ):
-        with pytest.raises(ValueError, match="must|no game"):
+        with pytest.raises(ValueError, match=r"must|no game"):
             tron.create(2, **settings)
     with pytest.raises(ValueError, match="num_games"):
         tron.create(0)

@@ -6,9 +6,9 @@ import shutil
 import subprocess
 
 import pytest
-from tests.games.conftest import CPP, run
 
 from superdex.games import load
+from tests.games.conftest import CPP, run
 
 PROGRAMS = ["test_board", "test_batch", "test_pool"]
 

@@ -1,8 +1,9 @@
-"""Tron light cycles in plain Python: the rules written once more, slowly, to compare the engine with."""
+"""Tron light cycles in plain Python: the rules once more, slowly, to compare the engine with."""
 
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import numpy as np
 
@@ -27,12 +28,20 @@ def episode_seed(base: int, row: int, episode: int) -> int:
 class TronTwin:
     """One game."""
 
-    def __init__(self, seed, width=30, height=20, vision_radius=0, max_plies=0, history=0):
+    def __init__(
+        self,
+        seed: int,
+        width: int = 30,
+        height: int = 20,
+        vision_radius: int = 0,
+        max_plies: int = 0,
+        history: int = 0,
+    ) -> None:
         self.width, self.height = width, height
         self.vision_radius, self.max_plies, self.history = vision_radius, max_plies, history
         counter = seed & MASK
 
-        def below(bound):
+        def below(bound: int) -> int:
             nonlocal counter
             draw = mix(counter) >> 32
             counter = (counter + 0x9E3779B97F4A7C15) & MASK
@@ -46,7 +55,7 @@ class TronTwin:
         self.trails = [{self.heads[0]}, {self.heads[1]}]
         self.seat = self.plies = 0
         self.over, self.winner = False, -1
-        self.events: list[list[tuple]] = [[], []]
+        self.events: list[list[tuple[Any, ...]]] = [[], []]
 
     def inside(self, cell: Cell) -> bool:
         return 0 <= cell[0] < self.width and 0 <= cell[1] < self.height
@@ -72,9 +81,8 @@ class TronTwin:
 
     def play(self, move: int) -> None:
         mover, source = self.seat, self.heads[self.seat]
-        known = 0 <= move < 4
-        target = self.neighbours(source)[move] if known else None
-        if not known:
+        target = self.neighbours(source)[move] if 0 <= move < 4 else None
+        if target is None:
             cause = 4
         elif not self.inside(target):
             cause = 1
@@ -84,27 +92,27 @@ class TronTwin:
             cause = 3
         else:
             cause = 0
-        if known:
+        if target is not None:
             self.directions[mover] = move
-        if cause == 0:
+        if target is not None and cause == 0:
             self.heads[mover] = target
             self.trails[mover].add(target)
         else:
             self.over, self.winner = True, 1 - mover
-        self.tell(mover, source, target, move if known else -1, cause)
+        self.tell(mover, source, target, -1 if target is None else move, cause)
         self.plies += 1
         self.seat = 1 - mover
         if self.max_plies and self.plies >= self.max_plies:
             self.over = True
 
     def tell(self, mover: int, source: Cell, target: Cell | None, move: int, cause: int) -> None:
-        on_board = target is not None and self.inside(target)
+        end = target if target is not None and self.inside(target) else None
         for seat in (0, 1):
             sees_source = seat == mover or self.sees(seat, source)
-            sees_target = on_board and (seat == mover or self.sees(seat, target))
+            sees_target = end is not None and (seat == mover or self.sees(seat, end))
             if not sees_source and not sees_target:
                 continue
-            whole = sees_source and (sees_target or not on_board)
+            whole = sees_source and (sees_target or end is None)
             features = (
                 self.plies,
                 int(cause > 0),
@@ -143,7 +151,7 @@ class TronTwin:
                     queue.append(cell)
         return len(found) - 1
 
-    def divide(self, free: set[Cell], first: Cell | None, second: Cell | None):
+    def divide(self, free: set[Cell], first: Cell | None, second: Cell | None) -> list[set[Cell]]:
         """Let both spread over the free cells in turn; return what each entered first."""
         open_cells = set(free)
         fronts = [{first} if first else set(), {second} if second else set()]
@@ -170,7 +178,7 @@ class TronTwin:
             found.append((self.flood(free, cell), len(ours) - len(theirs)))
         return found
 
-    def observe(self, max_actions: int = 4) -> dict[str, np.ndarray]:
+    def observe(self, max_actions: int = 4) -> dict[str, Any]:
         """Return what the engine writes for one row, episodes and numbers left out."""
         seen, free, other = self.perceived()
         own, seat = self.heads[self.seat], self.seat
@@ -217,7 +225,7 @@ class TronTwin:
     def window(self) -> dict[str, np.ndarray]:
         """Return the last events that the seat to move saw, right-aligned."""
         k = self.history
-        arrays = {
+        arrays: dict[str, np.ndarray] = {
             "event_features": np.zeros((k, 7), np.int32),
             "event_sequence": np.zeros(k, np.uint64),
             "event_action_sequence": np.zeros(k, np.uint64),
