@@ -84,6 +84,7 @@ def test_version_is_the_distributions():
         "superdex.vector",
         "superdex.scenes",
         "superdex.envs",
+        "superdex.games",
         "superdex.testing",
         "superdex.bench",
         "superdex.bench.cli",

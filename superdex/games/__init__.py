@@ -12,7 +12,8 @@ game in C++ can be built on, `cpp/src` the games, and `cpp/examples` an engine t
 header alone.
 """
 
-from superdex.games._batch import BoundOutputs, GameBatch
+from superdex.games._batch import GameBatch
 from superdex.games._library import GameDescription, GameLibrary, load
+from superdex.games._outputs import BoundOutputs
 
 __all__ = ["BoundOutputs", "GameBatch", "GameDescription", "GameLibrary", "load"]

@@ -10,35 +10,12 @@
 #include <vector>
 
 #include "superdex_game.h"
+#include "superdex/any_batch.hpp"
 #include "superdex/event_log.hpp"
 #include "superdex/fork_guard.hpp"
 #include "superdex/game.hpp"
 #include "superdex/row_claims.hpp"
 #include "superdex/thread_pool.hpp"
-
-// What the C functions need of a batch, whatever its game. Nothing here throws.
-struct sdg_batch {
-  sdg_batch() = default;
-  sdg_batch(const sdg_batch&) = delete;
-  sdg_batch& operator=(const sdg_batch&) = delete;
-  virtual ~sdg_batch() = default;
-
-  virtual std::int32_t reset(const std::int32_t* rows, std::int32_t count, const std::uint64_t* seeds,
-                             const sdg_outputs* outputs) noexcept = 0;
-  virtual std::int32_t step(const std::int32_t* rows, std::int32_t count, const std::int32_t* actions,
-                            const std::uint64_t* state_ids, std::int32_t flags,
-                            const sdg_outputs* outputs) noexcept = 0;
-  virtual std::int32_t observe(const std::int32_t* rows, std::int32_t count,
-                               const sdg_outputs& outputs) noexcept = 0;
-  [[nodiscard]] virtual std::int64_t state_size() const noexcept = 0;
-  virtual std::int32_t capture(const std::int32_t* rows, std::int32_t count,
-                               std::uint8_t* states) noexcept = 0;
-  virtual std::int32_t restore(const std::int32_t* rows, std::int32_t count,
-                               const std::uint8_t* states) noexcept = 0;
-  virtual std::int32_t bot_moves(std::int32_t bot, std::int32_t depth, std::int32_t nodes,
-                                 const std::int32_t* rows, std::int32_t count,
-                                 const std::uint8_t* wanted, std::int32_t* moves) noexcept = 0;
-};
 
 namespace superdex {
 
@@ -70,7 +47,7 @@ class Batch final : public sdg_batch {
 
   std::int32_t reset(const std::int32_t* rows, std::int32_t count, const std::uint64_t* seeds,
                      const sdg_outputs* outputs) noexcept override {
-    return for_rows(rows, count, G::kGrain, [&](std::int32_t i, std::int32_t row) noexcept {
+    return for_rows(rows, count, grain(outputs), [&](std::int32_t i, std::int32_t row) noexcept {
       if (seeds != nullptr) {
         begin_seeded(row, seeds[i]);
       } else {
@@ -85,7 +62,7 @@ class Batch final : public sdg_batch {
                     const std::uint64_t* state_ids, std::int32_t flags,
                     const sdg_outputs* outputs) noexcept override {
     return for_rows(
-        rows, count, G::kGrain,
+        rows, count, grain(outputs),
         [&](std::int32_t i, std::int32_t row) noexcept { play(row, i, flags, outputs); },
         [&](std::int32_t i, std::int32_t row) noexcept -> std::int32_t {
           // Outputs may overwrite actions and ids, so both are read here.
@@ -97,7 +74,7 @@ class Batch final : public sdg_batch {
 
   std::int32_t observe(const std::int32_t* rows, std::int32_t count,
                        const sdg_outputs& outputs) noexcept override {
-    return for_rows(rows, count, G::kGrain,
+    return for_rows(rows, count, grain(&outputs),
                     [&](std::int32_t i, std::int32_t row) noexcept { write(row, i, outputs); });
   }
 
@@ -140,7 +117,8 @@ class Batch final : public sdg_batch {
           std::memcpy(static_cast<void*>(&head), bytes(i), sizeof head);
           const bool good = sum == checksum(bytes(i), size - 8) &&
                             head.fingerprint == fingerprint_ && G::sound(rules_, head.slot.game) &&
-                            head.slot.steps >= 0;
+                            head.slot.steps >= 0 &&
+                            head.slot.steps < (1 << 30);
           return good ? room_for_a_number(row) : SDG_BAD_STATE;
         });
   }
@@ -229,6 +207,15 @@ class Batch final : public sdg_batch {
       sum ^= sum >> 32;
     }
     return sum;
+  }
+
+  // Whether a game has to be looked at for these outputs, which is most of the work.
+  static bool features(const sdg_outputs& out) noexcept {
+    return out.state || out.action_features || out.action_arg_mask;
+  }
+  // Games worth one turn of a thread.
+  static std::int32_t grain(const sdg_outputs* out) noexcept {
+    return out != nullptr && (features(*out) || out->board) ? G::kGrain : 32 * G::kGrain;
   }
 
   static std::size_t index(std::int32_t row) noexcept { return static_cast<std::size_t>(row); }
@@ -342,7 +329,7 @@ class Batch final : public sdg_batch {
   void write(std::int32_t row, std::int32_t i, const sdg_outputs& out) noexcept {
     const Slot& s = slot(row);
     const std::size_t n = index(i);
-    const bool moves = out.state || out.action_features || out.action_arg_mask;
+    const bool moves = features(out);
     if (moves || out.board) {
       const typename G::View view(rules_, s.game, moves, out.board != nullptr);
       if (out.board) view.board(board_at(out.board, i));
