@@ -48,6 +48,9 @@ class Builder:
             if path.suffix in {".cpp", ".hpp", ".h", ".rs"}:
                 digest.update(path.read_bytes())
         self.digest = digest.hexdigest()[:16]
+        for old in folder.iterdir():
+            if self.digest not in old.name:
+                old.unlink()
 
     def __call__(self, name: str, *flags: str) -> Path:
         """Return the library or test program `name`, built with further flags."""
