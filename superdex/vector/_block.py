@@ -44,7 +44,7 @@ class Block:
 
     def __init__(self, layout: Layout, fd: int | None = None) -> None:
         if fd is None:
-            _check_memory(layout.nbytes)
+            _check_memory(layout.nbytes - layout.nbytes_untouched)
         self.arrays: dict[str, np.ndarray] = {}
         self.fd = _nameless_file(layout.nbytes) if fd is None else fd
         try:

@@ -1,4 +1,4 @@
-"""From the two buffers of the block to what the caller gets: copies or views, and infos."""
+"""From the buffers of the block to what the caller gets: copies or views, and infos."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from superdex.vector._columns import Column, InfoReader, InfoSchema
 from superdex.vector._info import InfoEntry, mask_in_the_way, merge_infos
 from superdex.vector._notices import NoticeBoard
-from superdex.vector._protocol import Reply
+from superdex.vector._protocol import Reply, Target
 from superdex.vector._results import BatchedResetResult, BatchedStepResult
 
 __all__ = ["Collector"]
@@ -33,11 +33,13 @@ class Collector:
     ) -> None:
         self.copies = 0
         self.bytes_copied = 0
-        self.buffer = 0
-        """The buffer of the last call."""
+        self.target: Target = (0, 0)
+        """The two of those that alternate, for outputs and infos, that were written last."""
+        self.home = arrays["home"]
+        """(num_envs,) the buffer with each row's last results."""
         self._copy = copy
         self._num_envs = ranges[-1].stop
-        self._buffers = [[arrays[name][b] for name in _BATCHED] for b in (0, 1)]
+        self._buffers = [[arrays[k][b] for k in _BATCHED] for b in range(len(arrays["reward"]))]
         self._views = [[_read_only(array) for array in buffer] for buffer in self._buffers]
         self._batch_bytes = sum(array.nbytes for array in self._buffers[0])
         self.autoreset = arrays["autoreset"]
@@ -50,12 +52,23 @@ class Collector:
         self.board = NoticeBoard()
         """Where workers' notices become warnings."""
 
-    def next_buffer(self, *, keep_observation: bool = False) -> int:
-        """Return the buffer that the next call writes; with the last observation in it if asked."""
-        buffer = 1 - self.buffer
+    def next_target(self, *, keep_observation: bool = False) -> Target:
+        """Return what the next call writes; with the last observations in it if asked."""
+        buffer, info_buffer = self.target
+        target = 1 - buffer, 1 - info_buffer
         if keep_observation:
-            np.copyto(self._buffers[buffer][0], self._buffers[self.buffer][0])
-        return buffer
+            self.write_last_observations(self._buffers[target[0]][0])
+        return target
+
+    def write_last_observations(self, out: np.ndarray) -> None:
+        """Write the last observation of each row to `out`, (num_envs, …)."""
+        for buffer in np.unique(self.home).tolist():
+            np.copyto(out, self._buffers[buffer][0], where=_broadcast(self.home == buffer, out))
+
+    def note(self, target: Target) -> None:
+        """A call for all rows that wrote `target` has come to its end."""
+        self.target = target
+        self.home.fill(target[0])
 
     def news_for_workers(self) -> Any:
         """Return the info columns if they changed since the last time, else None."""
@@ -67,11 +80,11 @@ class Collector:
         return self.columns
 
     def step_result(
-        self, buffer: int, touched: list[int], replies: Sequence[tuple[int, Reply]]
+        self, target: Target, touched: list[int], replies: Sequence[tuple[int, Reply]]
     ) -> BatchedStepResult:
-        """Return the result of a step that wrote `buffer`."""
-        self.buffer = buffer
-        info = self._infos(buffer, touched, replies)
+        """Return the result of a step that wrote `target`."""
+        buffer, info_buffer = target
+        info = self._infos(info_buffer, touched, replies)
         if self._final_observation is not None:
             self._add_final_observations(buffer, info)
         if not self._copy:
@@ -86,14 +99,18 @@ class Collector:
         )
 
     def reset_result(
-        self, buffer: int, touched: list[int], replies: Sequence[tuple[int, Reply]]
+        self, target: Target, touched: list[int], replies: Sequence[tuple[int, Reply]]
     ) -> BatchedResetResult:
-        """Return the result of a reset that wrote `buffer`."""
-        self.buffer = buffer
-        info = self._infos(buffer, touched, replies)
+        """Return the result of a reset that wrote `target`."""
+        buffer, info_buffer = target
+        info = self._infos(info_buffer, touched, replies)
         if not self._copy:
             _freeze(info)
         return BatchedResetResult(self._taken(self._buffers[buffer][0]), info)
+
+    def autoreset_mask(self) -> np.ndarray:
+        """Return which rows their last call reset, a copy."""
+        return np.array(self.autoreset[self.home, np.arange(self._num_envs)])
 
     def ended(self, buffer: int) -> np.ndarray:
         """Return which environments' episodes ended in the step that wrote `buffer`."""
@@ -152,6 +169,11 @@ class Collector:
 
     def _notice_mask(self, message: str) -> None:
         self.board.tell([("mask", message)])
+
+
+def _broadcast(rows: np.ndarray, like: np.ndarray) -> np.ndarray:
+    """Return a mask of rows (N,) with as many dimensions as `like` (N, …)."""
+    return rows.reshape(-1, *[1] * (like.ndim - 1))
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

@@ -116,8 +116,8 @@ class InfoReader:
     """The parent's side: columns that workers wrote, as arrays over all environments.
 
     Args:
-        data: (2, bytes) view of the block.
-        masks: (2, columns, num_envs) view of the block.
+        data: (buffers, bytes) view of the block.
+        masks: (buffers, columns, num_envs) view of the block.
         ranges: The rows of each worker.
     """
 
@@ -134,8 +134,8 @@ class InfoReader:
             (
                 1 << slot,
                 column.key,
-                [column.values(self._data[buffer], self._num_envs) for buffer in (0, 1)],
-                [self._masks[buffer, slot] for buffer in (0, 1)],
+                [column.values(data, self._num_envs) for data in self._data],
+                [mask[slot] for mask in self._masks],
             )
             for slot, column in enumerate(schema.columns)
             if column is not None
@@ -145,7 +145,7 @@ class InfoReader:
         """Return {key: (values, mask)}, views of the block, of the columns written in this call.
 
         Args:
-            buffer: Which of the two buffers.
+            buffer: Which of the buffers.
             touched: One bit per column for each worker that wrote it; the rows of a worker that
                 did not are cleared here.
         """
@@ -172,8 +172,8 @@ class InfoWriter:
 
     Args:
         rows: The global indices of this group's environments.
-        data: (2, bytes) view of the block, over all environments.
-        masks: (2, columns, num_envs) view of the block.
+        data: (buffers, bytes) view of the block, over all environments.
+        masks: (buffers, columns, num_envs) view of the block.
     """
 
     def __init__(self, rows: range, data: np.ndarray, masks: np.ndarray) -> None:
@@ -192,12 +192,12 @@ class InfoWriter:
         self._columns = {c.key: (slot, c) for slot, c in enumerate(columns) if c is not None}
         self._views = [
             [
-                (c.values(self._data[buffer], num_envs)[rows], self._masks[buffer, slot, rows])
+                (c.values(data, num_envs)[rows], masks[slot, rows])
                 if c is not None
                 else (np.empty(0), np.empty(0))
                 for slot, c in enumerate(columns)
             ]
-            for buffer in (0, 1)
+            for data, masks in zip(self._data, self._masks, strict=True)
         ]
         self._forget_pattern()
 

@@ -13,7 +13,7 @@ from superdex.errors import CallTimeout
 from superdex.vector._lifecycle import Lifecycle, State
 from superdex.vector._local import LocalPool
 from superdex.vector._pool import WorkerPool, failures_of
-from superdex.vector._protocol import Reply
+from superdex.vector._protocol import ANYWHERE, Reply, Target
 from superdex.vector._startup import raise_all
 
 __all__ = ["Flight"]
@@ -27,12 +27,12 @@ class Flight:
 
     Attributes:
         lifecycle: What is legal now.
-        buffer: The buffer that the last call was told to write.
+        target: Where the last call was told to write.
     """
 
     def __init__(self, pool: WorkerPool | LocalPool) -> None:
         self.lifecycle = Lifecycle()
-        self.buffer = 0
+        self.target = ANYWHERE
         self._pool = pool
 
     def check_alive(self, call: str, *, restart: bool = False) -> None:
@@ -59,7 +59,7 @@ class Flight:
         self,
         call: str,
         command: int,
-        buffer: int = 0,
+        target: Target = ANYWHERE,
         payloads: Sequence[bytes] = (),
         workers: Sequence[int] | None = None,
     ) -> None:
@@ -68,12 +68,12 @@ class Flight:
         Args:
             call: As the lifecycle knows it: "step", "reset" or "call".
             command: A `Command`.
-            buffer: Which of the two buffers to write.
+            target: The buffers to write.
             payloads: One for each worker.
             workers: Which; all if None.
         """
-        self._pool.prepare(command, buffer, payloads, workers)
-        self.buffer = buffer
+        self._pool.prepare(command, target, payloads, workers)
+        self.target = target
         try:
             # from here on the call is in flight, however far an interrupt lets it come
             self.lifecycle.begin(call)

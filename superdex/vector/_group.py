@@ -103,6 +103,8 @@ class EnvGroup:
         self._turns = [_turn_of(env) for env in self.envs]
         self.clock = EnvClock(self._steps)
         self._episodes = [Episode() for _ in self.envs]
+        self.episodes = np.zeros(len(self.envs), np.int64)
+        """How many episodes each environment has begun, ever."""
         self._pending: set[int] = set()
         self._lost: dict[int, str] = {}
         """Rows whose episode was cut short and who have not said so yet, with the reason."""
@@ -272,16 +274,16 @@ class EnvGroup:
 
     def _step_idle(self, row: int, ended: list[int], out: GroupArrays) -> tuple[Any, Any]:
         """Return what a row shows that is not stepped: its reset, or that its episode is lost."""
+        out.action_valid[row] = False
         if row not in self._lost:
             out.autoreset[row] = True
             return self._autoreset(row)
-        assert out.last_observation is not None, "nothing is lost before the first reset"
         reason = self._lost.pop(row)
         ended.append(row)
         out.terminated[row], out.truncated[row] = False, True
         marks = self._marks.pop(row, {})
         info = {"truncated_reason": reason, **marks}
-        return self.end_episode(row, out.last_observation[row], info, out, marks)
+        return self.end_episode(row, out.last_observation(row), info, out, marks)
 
     def end_episode(
         self,
@@ -309,6 +311,7 @@ class EnvGroup:
         """Start the next episode of `row` by the environment's own reset."""
         episode = self._episodes[row]
         episode.number += 1
+        self.episodes[row] += 1
         arguments: dict[str, Any] = {}
         seed = self._derived_seed(row)
         if seed is not None:
@@ -366,6 +369,7 @@ class EnvGroup:
         """Note a reset by the caller; return the seed that the environment gets."""
         episode = self._episodes[row]
         episode.options = snapshot(options)  # the environment may change what it is given
+        self.episodes[row] += 1
         if seed is None and episode.seed is None and self.settings.episode_seeds:
             seed = drawn_seed()
         if seed is not None:

@@ -333,7 +333,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         those reset within the step. All False with DISABLED and after any reset.
         """
         self._flight.lifecycle.check("call", "autoreset_mask")
-        return np.array(self._collector.autoreset[self._collector.buffer])
+        return self._collector.autoreset_mask()
 
     # ── reset ───────────────────────────────────────────────────────────────────────────────────
 
@@ -397,7 +397,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         replies = self._flight.finish("reset", self._limit(timeout))
         self._note_result("reset")
         touched = self._pool.words(Word.TOUCHED_COLUMNS)
-        return self._collector.reset_result(self._flight.buffer, touched, replies)
+        return self._collector.reset_result(self._flight.target, touched, replies)
 
     def reset_envs(
         self,
@@ -454,8 +454,8 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             requests[worker].options.append(chosen)
         payloads = _remote.dump_requests(requests, "options of reset")
         self._flight.check_alive("reset")
-        buffer = self._collector.next_buffer(keep_observation=len(rows) < self.num_envs)
-        self._flight.start("reset", Command.RESET, buffer, payloads)
+        target = self._collector.next_target(keep_observation=len(rows) < self.num_envs)
+        self._flight.start("reset", Command.RESET, target, payloads)
         if self._unready is not None:
             self._unready[list(rows)] = False
             if self._mode is not AutoresetMode.DISABLED and not self._unready.any():
@@ -507,7 +507,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         np.copyto(self._action, actions, casting="same_kind")
         columns = self._collector.news_for_workers()
         payloads = [] if columns is None else [_remote.dumps(columns)] * self.num_workers
-        self._flight.start("step", Command.STEP, self._collector.next_buffer(), payloads)
+        self._flight.start("step", Command.STEP, self._collector.next_target(), payloads)
 
     def step_wait(self, timeout: float | None = None) -> BatchedStepResult:
         """Wait for the step in flight and return its result.
@@ -525,7 +525,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         replies = self._flight.finish("step", self._limit(timeout))
         self._note_result("step")
         touched = self._pool.words(Word.TOUCHED_COLUMNS)
-        return self._collector.step_result(self._flight.buffer, touched, replies)
+        return self._collector.step_result(self._flight.target, touched, replies)
 
     def _limit(self, timeout: float | None) -> float | None:
         return self._timeout if timeout is None else timeout
@@ -533,10 +533,10 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     def _note_result(self, call: str | None) -> None:
         """Note what a step or reset that has come to its end says of the environments' episodes."""
         if call in ("step", "reset"):
-            self._collector.buffer = self._flight.buffer  # also where its result is dropped
+            self._collector.note(self._flight.target)  # also where its result is dropped
         if call == "step":
             self._steps += 1
-            buffer = self._flight.buffer
+            buffer = self._flight.target[0]
             if self._mode is AutoresetMode.DISABLED:
                 self._unready = self._collector.ended(buffer)
             if self._ledger is not None:

@@ -55,6 +55,8 @@ class VectorEnvGroup:
         self.clock = EnvClock(())  # of no single environment
         self.env_steps = 0
         self.env_errors = 0
+        self.episodes = np.zeros(len(indices), np.int64)
+        """How many episodes each environment has begun, ever."""
         try:
             self._env: Any = cls(env_fns, autoreset_mode=settings.autoreset_mode, **kwargs)
         except BaseException as error:
@@ -91,12 +93,14 @@ class VectorEnvGroup:
         out.reward[:] = reward
         out.terminated[:] = terminated
         out.truncated[:] = truncated
+        out.action_valid.fill(True)
         out.flagged = True
         ended = out.terminated | out.truncated
         mode = self.settings.autoreset_mode
         idle = 0
         if mode is AutoresetMode.NEXT_STEP:
             out.autoreset[:] = self._ended
+            out.action_valid[self._ended] = False
             idle = int(self._ended.sum())
         else:
             out.autoreset[:] = ended & (mode is AutoresetMode.SAME_STEP)
@@ -114,6 +118,7 @@ class VectorEnvGroup:
             if entry:
                 infos.add(row, entry)
         self.env_steps += len(ended) - idle
+        self.episodes += out.autoreset
         self._ended = ended
 
     def _make_up(self, out: GroupArrays) -> dict[int, dict[Any, Any]]:
@@ -125,12 +130,10 @@ class VectorEnvGroup:
         same_step = self.settings.autoreset_mode is AutoresetMode.SAME_STEP
         lost, due = self._lost, self._due
         entries = {row: self._lost_info(row) for row in lost}
-        last = out.last_observation
         for row in lost:
-            assert last is not None, "nothing is lost before the first reset"
-            out.observation[row] = last[row]
+            out.observation[row] = observation = out.last_observation(row)
             if out.final_observation is not None:
-                out.final_observation[row] = last[row]
+                out.final_observation[row] = observation
         fresh = due | lost if same_step else due
         if fresh:
             mask = np.isin(np.arange(len(self.indices)), [*fresh])
@@ -148,6 +151,7 @@ class VectorEnvGroup:
         out.terminated[rows] = False
         out.truncated[rows] = [row in lost for row in rows]
         out.autoreset[rows] = [row in fresh for row in rows]
+        out.action_valid[rows] = False
         next_step = self.settings.autoreset_mode is AutoresetMode.NEXT_STEP
         self._lost, self._due = set(), lost if next_step else set()
         return entries
@@ -215,6 +219,7 @@ class VectorEnvGroup:
         self._ended[mask] = False
         self._lost.difference_update(rows)
         self._due.difference_update(rows)
+        self.episodes[rows] += 1
         out.observation[mask] = np.asarray(observation)[mask]
         for row in rows:
             if entry := {**_row_info(info, row), **self._marks.pop(row, {})}:

@@ -5,15 +5,22 @@ bytes, cut into named arrays::
 
     control      (W, 24)         int64   one cache line or more a worker: commands, replies, counts
     action       (N, …)                  written by the parent, read by the workers
-    observation  (2, N, …)               ┐
-    reward       (2, N)          float64 │ written by the workers; two buffers that alternate from
-    terminated   (2, N)          bool    │ call to call, so that the arrays of the last call stay
-    truncated    (2, N)          bool    │ whole while the next one is under way
-    autoreset    (2, N)          bool    ┘
-    final_observation (2, N, …)          with SAME_STEP only
+    home         (N,)            int16   which buffer holds each row's last results, by the parent
+    observation  (3, N, …)               ┐
+    reward       (3, N)          float64 │
+    terminated   (3, N)          bool    │ written by the workers
+    truncated    (3, N)          bool    │
+    autoreset    (3, N)          bool    │ rows that were reset within the call
+    action_valid (3, N)          bool    ┘ rows whose action was applied
+    final_observation (3, N, …)          with SAME_STEP only
+    episodes     (N,)            int64   how many episodes each row has begun, ever
     timing       (N, 6)          float64 how long each environment takes, by the workers
-    info_mask    (2, C, N)       bool    presence of the learned info columns
-    info_data    (2, B · N)      bytes   their values, each column one (N, …) array
+    info_mask    (3, C, N)       bool    presence of the learned info columns
+    info_data    (3, B · N)      bytes   their values, each column one (N, …) array
+
+Calls for all rows write buffers 0 and 1 in turn, so that the arrays of the last call stay whole
+while the next one is under way. Calls for some rows write these rows of buffer 2 in place, so that
+they leave both of the others whole; where there are none, it is never touched and takes no memory.
 
 Rows of one worker are contiguous, so that a worker writes one slice of each array.
 """
@@ -29,7 +36,32 @@ from numpy.typing import DTypeLike
 
 from superdex.vector._timing import Record
 
-__all__ = ["INFO_BYTES_PER_ENV", "MAX_INFO_COLUMNS", "Field", "Layout", "batch_layout"]
+__all__ = [
+    "INFO_BYTES_PER_ENV",
+    "MAX_INFO_COLUMNS",
+    "OUTPUTS",
+    "SLOT_BUFFER",
+    "Field",
+    "Layout",
+    "batch_layout",
+    "outputs_layout",
+]
+
+OUTPUTS = (
+    "observation",
+    "reward",
+    "terminated",
+    "truncated",
+    "autoreset",
+    "action_valid",
+    "final_observation",
+)
+"""What a worker writes of each row; the last one with SAME_STEP only."""
+
+SLOT_BUFFER = 2
+"""The buffer that calls for some rows write."""
+
+_BUFFERS = 3
 
 ALIGNMENT = 64
 """Bytes: a cache line, so that no two workers write to one."""
@@ -38,7 +70,7 @@ MAX_INFO_COLUMNS = 62
 """Columns that one control word can flag as written."""
 
 INFO_BYTES_PER_ENV = 1024
-"""Room for the learned info columns of one environment, in one of the two buffers."""
+"""Room for the learned info columns of one environment, in one of the buffers."""
 
 CONTROL_WORDS = 24
 
@@ -63,10 +95,17 @@ class Field:
 
 @dataclass(frozen=True)
 class Layout:
-    """All arrays of a block by name, and the bytes they take together."""
+    """All arrays of a block by name, and the bytes they take together.
+
+    Attributes:
+        fields: The arrays.
+        nbytes: The size of the block.
+        nbytes_untouched: Of those, bytes that no full step ever touches.
+    """
 
     fields: dict[str, Field]
     nbytes: int
+    nbytes_untouched: int = 0
 
     def views(self, buffer: memoryview) -> dict[str, np.ndarray]:
         """Return every array as a view of `buffer`, which has at least `nbytes` bytes."""
@@ -83,21 +122,43 @@ def batch_layout(
 ) -> Layout:
     """Return the layout of a batch; observation and action are the spaces of one environment."""
     n = num_envs
+    buffered: dict[str, tuple[tuple[int, ...], DTypeLike]] = {
+        **_outputs(n, observation, final_observation=final_observation),
+        "info_mask": ((MAX_INFO_COLUMNS, n), np.bool_),
+        "info_data": ((INFO_BYTES_PER_ENV * n,), np.uint8),
+    }
+    fields, nbytes = _pack(
+        {
+            "control": ((num_workers, CONTROL_WORDS), np.int64),
+            "action": ((n, *action.shape), action.dtype),
+            "home": ((n,), np.int16),
+            "episodes": ((n,), np.int64),
+            "timing": ((n, Record.LENGTH), np.float64),
+            **{name: ((_BUFFERS, *shape), dtype) for name, (shape, dtype) in buffered.items()},
+        }
+    )
+    return Layout(fields, nbytes, sum(fields[name].nbytes // _BUFFERS for name in buffered))
+
+
+def outputs_layout(num_envs: int, observation: Box, *, final_observation: bool = False) -> Layout:
+    """Return the layout of one more buffer of what workers write, in a block of its own."""
+    return Layout(*_pack(_outputs(num_envs, observation, final_observation=final_observation)))
+
+
+def _outputs(
+    n: int, observation: Box, *, final_observation: bool
+) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
     arrays: dict[str, tuple[tuple[int, ...], DTypeLike]] = {
-        "control": ((num_workers, CONTROL_WORDS), np.int64),
-        "action": ((n, *action.shape), action.dtype),
-        "observation": ((2, n, *observation.shape), observation.dtype),
-        "reward": ((2, n), np.float64),
-        "terminated": ((2, n), np.bool_),
-        "truncated": ((2, n), np.bool_),
-        "autoreset": ((2, n), np.bool_),
-        "timing": ((n, Record.LENGTH), np.float64),
-        "info_mask": ((2, MAX_INFO_COLUMNS, n), np.bool_),
-        "info_data": ((2, INFO_BYTES_PER_ENV * n), np.uint8),
+        "observation": ((n, *observation.shape), observation.dtype),
+        "reward": ((n,), np.float64),
+        "terminated": ((n,), np.bool_),
+        "truncated": ((n,), np.bool_),
+        "autoreset": ((n,), np.bool_),
+        "action_valid": ((n,), np.bool_),
     }
     if final_observation:
         arrays["final_observation"] = arrays["observation"]
-    return Layout(*_pack(arrays))
+    return arrays
 
 
 def _pack(

@@ -15,7 +15,16 @@ import numpy as np
 from superdex.vector import _remote
 from superdex.vector._group import EnvGroup, check_new
 from superdex.vector._layout import Layout
-from superdex.vector._protocol import NOTHING, Command, Construction, Reply, Status, Word
+from superdex.vector._protocol import (
+    ANYWHERE,
+    NOTHING,
+    Command,
+    Construction,
+    Reply,
+    Status,
+    Target,
+    Word,
+)
 from superdex.vector._remote import EnvFailure, Failure
 from superdex.vector._worker import Worker
 
@@ -43,7 +52,7 @@ class LocalPool:
         self._workers: list[Worker] = []
         self._replies: dict[int, Reply] = {}
         self._closed = False
-        self._prepared: tuple[int, int, Sequence[bytes], Sequence[int]] = (0, 0, (), ())
+        self._prepared: tuple[int, Target, Sequence[bytes], Sequence[int]] = (0, ANYWHERE, (), ())
         self.status = Status.OK
         try:
             for number, construction in enumerate(constructions):
@@ -82,24 +91,24 @@ class LocalPool:
     def prepare(
         self,
         command: int,
-        buffer: int = 0,
+        target: Target = ANYWHERE,
         payloads: Sequence[bytes] = (),
         workers: Sequence[int] | None = None,
     ) -> None:
         """Note what is to be done; as `WorkerPool.prepare`."""
         chosen = range(len(self._workers)) if workers is None else workers
-        self._prepared = (command, buffer, payloads, chosen)
+        self._prepared = (command, target, payloads, chosen)
 
     def wake(self) -> None:
         """Have the workers do it now, one after the other."""
-        command, buffer, payloads, chosen = self._prepared
+        command, target, payloads, chosen = self._prepared
         self._replies = {}
         self.status = Status.OK
         for position, number in enumerate(chosen):
             payload = _remote.loads(payloads[position]) if payloads else None
             started = perf_counter_ns()
             worker = self._workers[number]
-            reply = worker.handle(command, buffer, payload)
+            reply = worker.handle(command, target, payload)
             nanoseconds = perf_counter_ns() - started
             self.nanoseconds_waiting[number] += nanoseconds
             worker.words[Word.BUSY_NS] += nanoseconds

@@ -42,12 +42,14 @@ from superdex.vector._process import (
     worker_environment,
 )
 from superdex.vector._protocol import (
+    ANYWHERE,
     COMMAND_NAMES,
     Command,
     Construction,
     Death,
     Reply,
     Status,
+    Target,
     Word,
 )
 from superdex.vector._remote import Failure
@@ -193,7 +195,7 @@ class WorkerPool:
     def prepare(
         self,
         command: int,
-        buffer: int = 0,
+        target: Target = ANYWHERE,
         payloads: Sequence[bytes] = (),
         workers: Sequence[int] | None = None,
     ) -> None:
@@ -201,7 +203,7 @@ class WorkerPool:
 
         Args:
             command: A `Command`.
-            buffer: Which of the two buffers to write.
+            target: The buffers to write.
             payloads: A message for each of them, or none at all.
             workers: Which; all of them if None.
         """
@@ -210,10 +212,12 @@ class WorkerPool:
         self._sent_at = sent_at = perf_counter_ns()
         chosen = self._all if workers is None else workers
         has_payload = bool(payloads)
+        buffer, info_buffer = target
         for worker in chosen:
             words = self._words[worker]
             words[Word.COMMAND] = command
             words[Word.BUFFER] = buffer
+            words[Word.INFO_BUFFER] = info_buffer
             words[Word.HAS_PAYLOAD] = has_payload
             words[Word.SENT_AT] = sent_at
             words[Word.SEQUENCE] = sequence

@@ -19,6 +19,7 @@ from superdex.vector._remote import Failure
 from superdex.vector._settings import GroupSettings
 
 __all__ = [
+    "ANYWHERE",
     "COMMAND_NAMES",
     "NOTHING",
     "Command",
@@ -27,8 +28,15 @@ __all__ = [
     "Reply",
     "ResetRequest",
     "Status",
+    "Target",
     "Word",
 ]
+
+Target = tuple[int, int]
+"""Where a call writes its results: the number of a buffer of outputs, and of one for infos."""
+
+ANYWHERE: Final[Target] = (0, 0)
+"""The target of a call that has no results in the block."""
 
 
 class Word:
@@ -40,6 +48,8 @@ class Word:
     HAS_PAYLOAD: Final = 3
     SENT_AT: Final = 4
     """Times are in nanoseconds of the monotonic clock, which all processes share."""
+
+    INFO_BUFFER: Final = 5
 
     DONE: Final = 8
     STATUS: Final = 9

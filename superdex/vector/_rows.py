@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ["GroupArrays"]
+__all__ = ["GroupArrays", "LastResults"]
 
 
 @dataclass
 class GroupArrays:
-    """The rows of one group in one of the two buffers; the group writes them all.
+    """The rows of one group in one buffer of outputs.
 
     Attributes:
         final_observation: With SAME_STEP only.
-        last_observation: Those of the last call, in the other buffer.
-        flagged: Whether `terminated`, `truncated` or `autoreset` may hold a True; where not, a step
-            leaves their cache lines, which a neighbouring worker may be writing, alone.
+        last: The last results of every row, whichever buffer they are in.
+        flagged: Whether `terminated`, `truncated` or `autoreset` may hold a True, or `action_valid`
+            a False; where not, a step leaves their cache lines, which a neighbouring worker may be
+            writing, alone.
     """
 
     observation: np.ndarray
@@ -25,14 +27,40 @@ class GroupArrays:
     terminated: np.ndarray
     truncated: np.ndarray
     autoreset: np.ndarray
+    action_valid: np.ndarray
     final_observation: np.ndarray | None = None
-    last_observation: np.ndarray | None = field(default=None, init=False)
+    last: LastResults | None = field(default=None, init=False)
     flagged: bool = field(default=True, init=False)
 
     def clear_flags(self) -> None:
-        """Set all flags to False."""
+        """Set all flags to False, and `action_valid` to True."""
         if self.flagged:
             self.terminated.fill(False)
             self.truncated.fill(False)
             self.autoreset.fill(False)
+            self.action_valid.fill(True)
             self.flagged = False
+
+    def last_observation(self, row: int) -> np.ndarray:
+        """Return the last observation of a row that the caller was given, as a view."""
+        assert self.last is not None, "there is none before the first reset"
+        return self.last.observation(row)
+
+
+@dataclass
+class LastResults:
+    """Where the last results of each row are that the caller was given.
+
+    Attributes:
+        home: (K,) the number of the buffer of each row.
+        buffers: All buffers by number; None where there is none any more.
+    """
+
+    home: np.ndarray
+    buffers: Sequence[GroupArrays | None]
+
+    def observation(self, row: int) -> np.ndarray:
+        """Return the last observation of a row, as a view."""
+        out = self.buffers[self.home[row]]
+        assert out is not None, "a buffer is kept for as long as it is some row's home"
+        return np.asarray(out.observation[row])

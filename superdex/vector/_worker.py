@@ -21,6 +21,7 @@ from superdex.vector._episodes import Revival
 from superdex.vector._group import EnvGroup
 from superdex.vector._info import InfoEntry
 from superdex.vector._inner import VectorEnvGroup
+from superdex.vector._layout import OUTPUTS
 from superdex.vector._protocol import (
     COMMAND_NAMES,
     NOTHING,
@@ -28,17 +29,16 @@ from superdex.vector._protocol import (
     Construction,
     Reply,
     Status,
+    Target,
     Word,
 )
 from superdex.vector._remote import EnvFailure, Failure
-from superdex.vector._rows import GroupArrays
+from superdex.vector._rows import GroupArrays, LastResults
 from superdex.vector._signal import Signal
 from superdex.vector._spaces import SpaceReport
 from superdex.vector._whereabouts import whereabouts
 
 __all__ = ["Worker", "run"]
-
-_OUTPUTS = ("observation", "reward", "terminated", "truncated", "autoreset", "final_observation")
 
 
 class Worker:
@@ -71,12 +71,11 @@ class Worker:
         rows = slice(self.index_range.start, self.index_range.stop)
         self.words = memoryview(arrays["control"][worker])
         self._action = arrays["action"][rows]
-        self._outputs = [
-            GroupArrays(*(arrays[k][buffer, rows] for k in _OUTPUTS if k in arrays))
-            for buffer in (0, 1)
-        ]
-        for out, other in zip(self._outputs, reversed(self._outputs), strict=True):
-            out.last_observation = other.observation
+        self._outputs: list[GroupArrays | None] = []
+        self._last = LastResults(arrays["home"][rows], self._outputs)
+        for buffer in range(len(arrays["reward"])):
+            self._add_outputs({k: arrays[k][buffer] for k in OUTPUTS if k in arrays})
+        self.group.episodes = arrays["episodes"][rows]
         self.group.clock.record_to(arrays["timing"][rows])
         # a restarted worker goes on counting
         self.group.env_steps = self.words[Word.ENV_STEPS]
@@ -84,25 +83,38 @@ class Worker:
         self._infos = InfoWriter(self.index_range, arrays["info_data"], arrays["info_mask"])
         self._describe()
 
+    def _add_outputs(self, arrays: dict[str, np.ndarray]) -> None:
+        """Have one more buffer of outputs; `arrays` are those of the whole batch."""
+        rows = slice(self.index_range.start, self.index_range.stop)
+        out = GroupArrays(*(arrays[name][rows] for name in OUTPUTS if name in arrays))
+        out.last = self._last
+        self._outputs.append(out)
+
+    def _out(self, buffer: int) -> GroupArrays:
+        out = self._outputs[buffer]
+        assert out is not None, "a buffer that a call writes to is there"
+        return out
+
     def revive(self, revival: Revival) -> None:
         """Go on in the place of a worker that died."""
         if revival.columns is not None:
             self._infos.follow(revival.columns)
         self.group.revive(revival)
 
-    def handle(self, command: int, buffer: int, payload: Any) -> Reply:
+    def handle(self, command: int, target: Target, payload: Any) -> Reply:
         """Do what the command says and return what does not fit the block.
 
         Failures of environments are in the reply; nothing is raised for them.
         """
         if command == Command.STEP:
-            return self._step(buffer, payload)
+            return self._step(target, payload)
         reply = Reply()
         try:
             if command == Command.RESET:
-                out = self._outputs[buffer]
+                buffer, info_buffer = target
+                out = self._out(buffer)
                 self.group.reset(payload.rows, payload.seeds, payload.options, out, self._infos)
-                reply.entries = self._finish_infos(buffer)
+                reply.entries = self._finish_infos(info_buffer)
             elif command == Command.CALL:
                 reply.results = self.group.call(*payload)
             elif command == Command.SET_ATTR:
@@ -116,14 +128,14 @@ class Worker:
         reply.notices = self.group.notices.take()
         return reply if reply != NOTHING else NOTHING
 
-    def _step(self, buffer: int, columns: Any) -> Reply:
-        group = self.group
+    def _step(self, target: Target, columns: Any) -> Reply:
+        group, (buffer, info_buffer) = self.group, target
         try:
             if columns is not None:
                 self._infos.follow(columns)
             # a copy, since environments may keep views of their action
-            group.step(self._action.copy(), self._outputs[buffer], self._infos)
-            entries = self._finish_infos(buffer)
+            group.step(self._action.copy(), self._out(buffer), self._infos)
+            entries = self._finish_infos(info_buffer)
         except Exception as error:
             return self._failed(error, Command.STEP)
         self.words[Word.ENV_STEPS] = group.env_steps
@@ -278,7 +290,8 @@ def _answer(worker: Worker, command: int, connection: Connection) -> Reply:
             payload = _remote.loads(message)
         except Exception as error:  # an argument of a class that only the parent can import
             return Reply(failures=[Failure.of(error, COMMAND_NAMES[command])])
-    return worker.handle(command, worker.words[Word.BUFFER], payload)
+    target = worker.words[Word.BUFFER], worker.words[Word.INFO_BUFFER]
+    return worker.handle(command, target, payload)
 
 
 def _dump_reply(reply: Reply, worker: Worker) -> bytes:

@@ -39,7 +39,7 @@ class Workers:
     def step(self, infos: list[Info], order: list[int] | None = None) -> Any:
         """Return what the caller gets for these infos; also how much of it came the general way."""
         news = self.collector.news_for_workers()
-        buffer = self.collector.next_buffer()
+        target = self.collector.next_target()
         touched, replies = [], []
         for number, (writer, rows) in enumerate(zip(self.writers, self.ranges, strict=True)):
             if news is not None:
@@ -47,12 +47,13 @@ class Workers:
             for index in order if order is not None else rows:
                 if index in rows and infos[index]:
                     writer.add(index - rows.start, infos[index])
-            bits, entries = writer.finish(buffer)
+            bits, entries = writer.finish(target[1])
             touched.append(bits)
             if entries:
                 replies.append((number, Reply(entries=entries)))
         self.general = [entry for _, reply in replies for entry in reply.entries]
-        return self.collector.step_result(buffer, touched, replies).info
+        self.collector.note(target)
+        return self.collector.step_result(target, touched, replies).info
 
 
 def merged(infos: list[Info]) -> Info:
@@ -208,7 +209,7 @@ def test_a_value_is_taken_when_it_is_given():
                 writer.add(row, {"a": shared, "l": [shared]})
             touched, entries = writer.finish(0)
         replies = [(0, Reply(entries=entries))] if entries else []
-        info = workers.collector.step_result(0, [touched], replies).info
+        info = workers.collector.step_result((0, 0), [touched], replies).info
         assert info["a"].tolist() == [[1, 1], [2, 2]]
         assert [inner[0][0] for inner in info["l"]] == [1, 2]
 

@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode
 
 from superdex.vector import EnvGroup
 from superdex.vector._columns import InfoWriter
-from superdex.vector._layout import batch_layout
+from superdex.vector._layout import OUTPUTS, batch_layout
 from superdex.vector._remote import EnvFailure, loads
 from superdex.vector._returns import end_reasons
 from superdex.vector._rows import GroupArrays
@@ -38,11 +38,8 @@ class Rig:
             final_observation=mode is AutoresetMode.SAME_STEP,
         )
         arrays = layout.views(memoryview(bytearray(layout.nbytes)))
-        names = ("observation", "reward", "terminated", "truncated", "autoreset")
-        self.final = (
-            arrays["final_observation"][0, start:] if "final_observation" in arrays else None
-        )
-        self.out = GroupArrays(*(arrays[name][0, start:] for name in names), self.final)
+        self.out = GroupArrays(*(arrays[name][0, start:] for name in OUTPUTS if name in arrays))
+        self.final = self.out.final_observation
         self.writer = InfoWriter(rows, arrays["info_data"], arrays["info_mask"])
         self.action = arrays["action"][start:]
 
@@ -596,3 +593,37 @@ def test_the_group_reports_its_spaces():
     assert group.spaces.observation.space == Box(-np.inf, np.inf, (3,), np.float32)
     assert group.spaces.action.bounds is not None
     assert group.spaces.render_mode == "rgb_array"
+
+
+# ── what was applied, and which episode it is ───────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("mode", "valid"),
+    [
+        (AutoresetMode.NEXT_STEP, [True, True, False, True, True, False]),
+        (AutoresetMode.SAME_STEP, [True] * 6),
+    ],
+)
+def test_an_action_is_valid_where_it_was_applied(mode, valid):
+    """A row that is reset instead of stepped says that its action went nowhere."""
+    rig = Rig(lengths(2, 9), mode=mode)
+    rig.reset()
+    seen = []
+    for _ in valid:
+        rig.step()
+        seen.append(rig.out.action_valid.tolist())
+    assert seen == [[value, True] for value in valid]
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_every_episode_that_begins_is_counted(mode):
+    """Resets by the caller and autoresets count alike, each in its row."""
+    rig = Rig(lengths(2, 3), mode=mode)
+    rig.reset()
+    assert rig.group.episodes.tolist() == [1, 1]
+    for _ in range(6):
+        rig.step()
+    assert rig.group.episodes.tolist() == ([3, 2] if mode is AutoresetMode.NEXT_STEP else [4, 3])
+    rig.reset([1])
+    assert rig.group.episodes.tolist()[1] == (3 if mode is AutoresetMode.NEXT_STEP else 4)

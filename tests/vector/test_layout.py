@@ -18,15 +18,22 @@ def make(num_workers=2, num_envs=5, **kwargs):
 
 
 def test_arrays_have_the_shapes_of_the_batch():
-    """One row per environment; two buffers of everything that workers write."""
+    """One row per environment; two buffers to take turns, and one for calls for some rows."""
     fields = make().fields
     assert fields["action"].shape == (5, 2)
-    assert fields["observation"].shape == (2, 5, 4, 3)
+    assert fields["observation"].shape == (3, 5, 4, 3)
     assert fields["control"].shape[0] == 2
-    for name in ("reward", "terminated", "truncated", "autoreset"):
-        assert fields[name].shape == (2, 5)
-    assert fields["info_mask"].shape == (2, MAX_INFO_COLUMNS, 5)
-    assert fields["info_data"].shape == (2, INFO_BYTES_PER_ENV * 5)
+    for name in ("reward", "terminated", "truncated", "autoreset", "action_valid"):
+        assert fields[name].shape == (3, 5)
+    assert fields["info_mask"].shape == (3, MAX_INFO_COLUMNS, 5)
+    assert fields["info_data"].shape == (3, INFO_BYTES_PER_ENV * 5)
+
+
+def test_buffers_for_slots_count_only_where_they_are_used():
+    """What no full step touches takes no memory, and is not asked for."""
+    layout = make(final_observation=True)
+    row = 2 * 12 + 8 + 4 + MAX_INFO_COLUMNS + INFO_BYTES_PER_ENV
+    assert layout.nbytes_untouched == 5 * row
 
 
 def test_arrays_have_the_dtypes_of_the_spaces():
@@ -42,7 +49,7 @@ def test_final_observations_have_room_only_where_asked_for():
     """SAME_STEP alone pays for them."""
     assert "final_observation" not in make().fields
     final = make(final_observation=True).fields["final_observation"]
-    assert (final.shape, final.dtype) == ((2, 5, 4, 3), np.uint8)
+    assert (final.shape, final.dtype) == ((3, 5, 4, 3), np.uint8)
 
 
 def test_views_are_the_bytes_of_the_buffer():
