@@ -446,7 +446,8 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     ) -> None:
         if self._ledger is not None:
             seeds = self._ledger.begin_reset(rows, seeds, options)
-        requests = [ResetRequest([], [], []) for _ in self._split.ranges]
+        columns = self._collector.news_for_workers()
+        requests = [ResetRequest([], [], [], columns) for _ in self._split.ranges]
         for row, seed, chosen in zip(rows, seeds, options, strict=True):
             worker, slot = self._split.locate(row)
             requests[worker].rows.append(slot)

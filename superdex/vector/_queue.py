@@ -27,6 +27,7 @@ HEADER_WORDS: Final = 16
 
 _SUBMITTED: Final = 0
 _COMPLETED: Final = 8
+_STARTED: Final = 9
 
 _COMMAND: Final = 0
 _COUNT: Final = 1
@@ -78,8 +79,8 @@ class RequestQueue:
     """
 
     def __init__(self, counters: np.ndarray, headers: np.ndarray, rows: np.ndarray) -> None:
-        self._counters = memoryview(counters)
-        self._headers = [memoryview(header) for header in headers]
+        self._counters = counters.data
+        self._headers = [header.data for header in headers]
         self._rows = rows
         self._end = 0
         """Where the rows of the next request go; the caller's alone."""
@@ -93,6 +94,11 @@ class RequestQueue:
     def completed(self) -> int:
         """How many of them the worker has completed."""
         return int(self._counters[_COMPLETED])
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the worker has started a request that it has not completed."""
+        return bool(self._counters[_STARTED] > self._counters[_COMPLETED])
 
     # ── the caller's side ───────────────────────────────────────────────────────────────────────
 
@@ -125,17 +131,21 @@ class RequestQueue:
         """Make a request, and those after it, requests to be done: the worker is dead."""
         self._counters[_COMPLETED] = number
 
-    def drop_payload(self, number: int) -> None:
-        """Take a request's payload away: what it said is known otherwise by now."""
-        self._header(number)[_HAS_PAYLOAD] = False
+    def set_payload(self, number: int, has_payload: bool) -> None:
+        """Say anew whether a message belongs to a request that is to be done: the worker is dead.
+
+        Messages to it are lost, and its successor is told otherwise what some of them said.
+        """
+        self._header(number)[_HAS_PAYLOAD] = has_payload
 
     # ── the worker's side ───────────────────────────────────────────────────────────────────────
 
     def next(self) -> Request | None:
-        """Return the request that comes next, the same until it is completed; or None."""
+        """Start and return the next request, the same until it is completed; None for none."""
         number = self._counters[_COMPLETED]
         if number == self._counters[_SUBMITTED]:
             return None
+        self._counters[_STARTED] = number + 1
         header = self._header(number)
         start, count, size = header[_START], header[_COUNT], len(self._rows)
         rows = self._rows[start : start + count].astype(np.intp)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from superdex.vector._layout import OUTPUTS
+
 __all__ = ["GroupArrays", "LastResults"]
 
 
@@ -32,14 +34,37 @@ class GroupArrays:
     last: LastResults | None = field(default=None, init=False)
     flagged: bool = field(default=True, init=False)
 
-    def clear_flags(self) -> None:
-        """Set all flags to False, and `action_valid` to True."""
-        if self.flagged:
+    def clear_flags(self, rows: np.ndarray | None = None) -> None:
+        """Set the flags of some rows to False, and `action_valid` to True; of all if None."""
+        if rows is not None:
+            self.terminated[rows] = False
+            self.truncated[rows] = False
+            self.autoreset[rows] = False
+            self.action_valid[rows] = True
+        elif self.flagged:
             self.terminated.fill(False)
             self.truncated.fill(False)
             self.autoreset.fill(False)
             self.action_valid.fill(True)
             self.flagged = False
+
+    def clear_results(self, rows: np.ndarray | None = None) -> None:
+        """Set rewards and flags to what they are after a reset: of some rows, or of all."""
+        self.reward[slice(None) if rows is None else rows] = 0.0
+        self.clear_flags(rows)
+
+    def scratch(self) -> GroupArrays:
+        """Return arrays of the same form, with the same last results."""
+        arrays = (getattr(self, name) for name in OUTPUTS)
+        scratch = GroupArrays(*(None if a is None else a.copy() for a in arrays))  # type: ignore[arg-type]  # only the last may be None
+        scratch.last = self.last
+        return scratch
+
+    def take(self, other: GroupArrays) -> None:
+        """Become what the other one is."""
+        for name in OUTPUTS:
+            if (array := getattr(self, name)) is not None:
+                array[:] = getattr(other, name)
 
     def last_observation(self, row: int) -> np.ndarray:
         """Return the last observation of a row that the caller was given, as a view."""

@@ -50,6 +50,17 @@ def test_the_next_request_stays_until_it_is_completed():
     assert worker.next().rows.tolist() == [2]
 
 
+def test_a_worker_is_busy_from_start_to_completion():
+    """What waits in the queue does not make a worker busy."""
+    caller, worker = sides(2)
+    caller.submit(request([0]))
+    assert not caller.is_busy
+    worker.next()
+    assert caller.is_busy
+    worker.complete(Outcome(0, 0, 0))
+    assert not caller.is_busy
+
+
 def test_an_outcome_is_read_by_number():
     """Status, columns and time of each request are kept until its place is taken."""
     caller, worker = sides(2)
@@ -73,11 +84,13 @@ def test_a_reopened_request_comes_again():
     assert worker.next().rows.tolist() == [2]
 
 
-def test_a_payload_can_be_taken_away():
-    """A successor that was told otherwise reads no message for it."""
+@pytest.mark.parametrize("has_payload", [False, True])
+def test_a_successor_reads_the_messages_that_are_sent_to_it(has_payload):
+    """Whether a message belongs to a request can be said anew, until it is done."""
     caller, worker = sides(2)
-    caller.drop_payload(caller.submit(request([0], has_payload=True)))
-    assert worker.next().has_payload is False
+    number = caller.submit(request([0], has_payload=not has_payload))
+    caller.set_payload(number, has_payload)
+    assert worker.next().has_payload is has_payload
 
 
 def test_an_overrun_is_refused():
