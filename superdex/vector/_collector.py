@@ -75,11 +75,14 @@ class Collector:
     def news_for_workers(self) -> Any:
         """Return the info columns if a call for all rows has to tell them, else None."""
         columns = self.current_columns()
-        if columns is self._told:
-            return None
-        self._told = columns
-        self._reader.follow(self._schema)
-        return columns
+        return None if columns is self._told else columns
+
+    def note_told(self) -> None:
+        """All workers are told of the current info columns, with the call that is now sent."""
+        columns = self.current_columns()
+        if columns is not self._told:
+            self._told = columns
+            self._reader.follow(self._schema)
 
     def current_columns(self) -> list[Column | None]:
         """Return the info columns, the same list until they change."""

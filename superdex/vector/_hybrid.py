@@ -455,6 +455,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             requests[worker].options.append(chosen)
         payloads = _remote.dump_requests(requests, "options of reset")
         self._flight.check_alive("reset")
+        self._collector.note_told()
         target = self._collector.next_target(keep_observation=len(rows) < self.num_envs)
         self._flight.start("reset", Command.RESET, target, payloads)
         if self._unready is not None:
@@ -508,6 +509,8 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         np.copyto(self._action, actions, casting="same_kind")
         columns = self._collector.news_for_workers()
         payloads = [] if columns is None else [_remote.dumps(columns)] * self.num_workers
+        if columns is not None:
+            self._collector.note_told()
         self._flight.start("step", Command.STEP, self._collector.next_target(), payloads)
 
     def step_wait(self, timeout: float | None = None) -> BatchedStepResult:
