@@ -79,9 +79,13 @@ class Command:
     CALL: Final = 3
     SET_ATTR: Final = 4
     CLOSE: Final = 5
+    ATTACH: Final = 6
+    """Map one more buffer of outputs, whose descriptor follows on the pipe."""
+
+    DETACH: Final = 7
 
 
-COMMAND_NAMES = ("", "step", "reset", "call", "set_attr", "close")
+COMMAND_NAMES = ("", "step", "reset", "call", "set_attr", "close", "attach", "detach")
 """The name of each command, as errors give it."""
 
 

@@ -20,6 +20,7 @@ class GroupArrays:
         flagged: Whether `terminated`, `truncated` or `autoreset` may hold a True, or `action_valid`
             a False; where not, a step leaves their cache lines, which a neighbouring worker may be
             writing, alone.
+        is_shared: Whether the caller may write to them, too, so that nothing is known of them.
     """
 
     observation: np.ndarray
@@ -31,10 +32,11 @@ class GroupArrays:
     final_observation: np.ndarray | None = None
     last: LastResults | None = field(default=None, init=False)
     flagged: bool = field(default=True, init=False)
+    is_shared: bool = field(default=False, init=False)
 
     def clear_flags(self) -> None:
         """Set all flags to False, and `action_valid` to True."""
-        if self.flagged:
+        if self.flagged or self.is_shared:
             self.terminated.fill(False)
             self.truncated.fill(False)
             self.autoreset.fill(False)
