@@ -46,7 +46,7 @@ def check_buffers(
         )
     bounds: list[tuple[int, int, str]] = []
     for name, expected in spec.items():
-        array = buffers.get(name)
+        array: Any = buffers.get(name)
         if array is None and name in optional and name not in buffers:
             continue
         got = _difference(array, expected)

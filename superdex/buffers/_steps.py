@@ -377,7 +377,8 @@ class BufferedSteps:
 
     def _slot_batch(self, arrays: dict[str, np.ndarray], info: Any) -> Any:
         """Return the arrays of a slot as the caller gets them."""
-        return SlotBatch(**{"final_observation": None, **arrays}, info=info)
+        rest: dict[str, Any] = {"final_observation": None, "info": info}
+        return SlotBatch(**(rest | arrays))
 
 
 class BoundBuffers:

@@ -81,12 +81,19 @@ class Command:
     CALL: Final = 3
     SET_ATTR: Final = 4
     CLOSE: Final = 5
-    STEP_ROWS: Final = 6
-    RESET_ROWS: Final = 7
+    ATTACH: Final = 6
+    """Map one more buffer of outputs, whose descriptor follows on the pipe."""
+
+    DETACH: Final = 7
+    STEP_ROWS: Final = 8
+    RESET_ROWS: Final = 9
     """These two are requests, for some of its environments, and come through its queue."""
 
 
-COMMAND_NAMES = ("", "step", "reset", "call", "set_attr", "close", "step", "reset")
+COMMAND_NAMES = (
+    *("", "step", "reset", "call", "set_attr", "close"),
+    *("attach", "detach", "step", "reset"),
+)
 """The name of each command, as errors give it."""
 
 

@@ -22,6 +22,7 @@ class GroupArrays:
         flagged: Whether `terminated`, `truncated` or `autoreset` may hold a True, or `action_valid`
             a False; where not, a step leaves their cache lines, which a neighbouring worker may be
             writing, alone.
+        is_shared: Whether the caller may write to them, too, so that nothing is known of them.
     """
 
     observation: np.ndarray
@@ -33,6 +34,7 @@ class GroupArrays:
     final_observation: np.ndarray | None = None
     last: LastResults | None = field(default=None, init=False)
     flagged: bool = field(default=True, init=False)
+    is_shared: bool = field(default=False, init=False)
 
     def clear_flags(self, rows: np.ndarray | None = None) -> None:
         """Set the flags of some rows to False, and `action_valid` to True; of all if None."""
@@ -41,7 +43,7 @@ class GroupArrays:
             self.truncated[rows] = False
             self.autoreset[rows] = False
             self.action_valid[rows] = True
-        elif self.flagged:
+        elif self.flagged or self.is_shared:
             self.terminated.fill(False)
             self.truncated.fill(False)
             self.autoreset.fill(False)
