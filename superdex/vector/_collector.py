@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -175,6 +175,12 @@ class Collector:
         if not self._copy:
             _freeze(info)
         return info
+
+    def read_rows(
+        self, columns: Sequence[Column | None], touched: int, rows: np.ndarray
+    ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+        """Yield the info columns that a call for some rows wrote; see `InfoReader.read_rows`."""
+        return self._reader.read_rows(SLOT_BUFFER, columns, touched, rows)
 
     def merge(
         self,

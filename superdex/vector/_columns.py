@@ -14,7 +14,7 @@ step's array would depend on history and split.)
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from operator import itemgetter
@@ -164,6 +164,24 @@ class InfoReader:
             result[key] = (value, mask)
         return result
 
+    def read_rows(
+        self, buffer: int, columns: Sequence[Column | None], touched: int, rows: np.ndarray
+    ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+        """Yield (key, values, mask), copies for some rows, of the columns written for them.
+
+        Args:
+            buffer: Which of the buffers.
+            columns: Those that the worker knew when it wrote.
+            touched: One bit for each column that it wrote.
+            rows: The rows, all of that worker.
+        """
+        for slot, column in enumerate(columns):
+            if column is not None and touched >> slot & 1:
+                mask = self._masks[buffer, slot, rows]
+                if mask.any():
+                    values = column.values(self._data[buffer], self._num_envs)
+                    yield column.key, values[rows], mask
+
 
 class InfoWriter:
     """The worker's side: takes each environment's info right after its step.
@@ -303,9 +321,7 @@ class InfoWriter:
             taken += values
         self._pattern_rows, self._pattern_taken = [], []
 
-    def finish(
-        self, buffer: int, rows: np.ndarray | None = None
-    ) -> tuple[int, list[InfoEntry]]:
+    def finish(self, buffer: int, rows: np.ndarray | None = None) -> tuple[int, list[InfoEntry]]:
         """Write the columns; return a bit for each one written, and what has no column.
 
         Args:

@@ -16,9 +16,11 @@ from superdex.vector._calls import EnvCalls
 from superdex.vector._collector import Collector
 from superdex.vector._flight import Flight
 from superdex.vector._layout import segment_layout
+from superdex.vector._lifecycle import State
 from superdex.vector._local import LocalPool
 from superdex.vector._pool import WorkerPool
 from superdex.vector._protocol import Command
+from superdex.vector._row_calls import RowCalls
 from superdex.vector._split import check_count
 
 __all__ = ["BufferCalls"]
@@ -29,8 +31,11 @@ _ROWS_OF_THE_TABLE = {
     "bind": "call",
     "allocate_buffers": "call",
     "reset_into": "reset",
-    "reset_slots": "reset",
-    "reset_slots_into": "reset",
+    **dict.fromkeys(("step_slots", "step_slots_into", "step_slots_checked"), "step_rows"),
+    **dict.fromkeys(("step_slots_into_checked", "submit_slots", "send"), "step_rows"),
+    **dict.fromkeys(("reset_slots", "reset_slots_into"), "reset_rows"),
+    **dict.fromkeys(("observe_slots", "observe_slots_into"), "observe_rows"),
+    **dict.fromkeys(("wait_slots", "open_tickets", "recv", "in_flight"), "take_rows"),
 }
 """As what the lifecycle knows a call; the others it knows as "step"."""
 
@@ -49,6 +54,9 @@ class BufferCalls(BufferedSteps):
     _spec: BatchSpec
     _steps: int
     _timeout: float | None
+    _row_calls: RowCalls
+    _steps_whole_workers: bool
+    """Whether an inner class steps all environments of a worker together."""
 
     def batch_spec(self) -> BatchSpec:
         """Return the arrays of a batch, for `allocate`, `step_into` and the like.
@@ -64,19 +72,24 @@ class BufferCalls(BufferedSteps):
 
     def _check_can(self, call: str) -> None:
         lifecycle = self._flight.lifecycle
-        if call == "reset_into" and lifecycle.interrupted:
-            return  # as `reset`, it drains what was interrupted
+        if call == "reset_into" and (lifecycle.interrupted or lifecycle.state is State.SLOTS):
+            return  # as `reset`, it drains what was interrupted and drops what is in flight
         lifecycle.check(_ROWS_OF_THE_TABLE.get(call, "step"), call)
 
     def _check_rows(self, call: str, rows: np.ndarray | None) -> None:
-        if self._unready is None or not call.startswith("step"):
+        table_row = _ROWS_OF_THE_TABLE.get(call, "step")
+        if rows is not None:
+            self._row_calls.check_free(call, rows)
+            if self._steps_whole_workers and table_row == "step_rows":
+                self._row_calls.check_whole_workers(call, rows)
+        if self._unready is None or table_row not in ("step", "step_rows"):
             return
         unready = self._unready if rows is None else self._unready[rows]
         if unready.any():
             first = int(np.flatnonzero(unready)[0])
             first = first if rows is None else int(rows[first])
             why = "has finished its episode and autoreset is disabled"
-            if self._steps == 0:
+            if not self._ids.has_begun(first):
                 why = "was never reset"
             raise ResetNeeded(
                 f"Environment {first} {why}: reset it first, with reset_envs or reset. "
@@ -103,7 +116,7 @@ class BufferCalls(BufferedSteps):
         if rows is not None:
             return self._reset_some(rows, seeds, options)
         try:
-            self._note_result(self._flight.drain())
+            self._drain()
             self._start_full_reset(seeds, options, place)
             return self._finish("reset", self._timeout)
         except KeyboardInterrupt:
@@ -196,8 +209,8 @@ class BufferCalls(BufferedSteps):
         """Wait for the call in flight and return its info."""
 
     @abstractmethod
-    def _note_result(self, call: str | None) -> None:
-        """Note what a call that has come to its end says of the environments."""
+    def _drain(self) -> None:
+        """Wait for what was interrupted or is in flight, and drop it."""
 
     @abstractmethod
     def _step_some(self, rows: np.ndarray, actions: np.ndarray) -> Any:

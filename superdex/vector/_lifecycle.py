@@ -11,6 +11,7 @@
     reset_wait   nothing      nothing     CallPending  RESETTING    CallPending  CallPending
     step_rows    ResetNeeded  SLOTS       CallPending  CallPending  CallPending  SLOTS
     reset_rows   SLOTS        SLOTS       CallPending  CallPending  CallPending  SLOTS
+    observe_rows ResetNeeded  IDLE        CallPending  CallPending  CallPending  SLOTS
     take_rows    NEW          IDLE        CallPending  CallPending  CallPending  SLOTS
 
     SLOTS: some rows are in flight, in any number of requests; which of them, others know.
@@ -59,6 +60,8 @@ _TABLE: dict[tuple[str, State], State] = {
     ("reset_rows", State.NEW): State.SLOTS,
     ("reset_rows", State.IDLE): State.SLOTS,
     ("reset_rows", State.SLOTS): State.SLOTS,
+    ("observe_rows", State.IDLE): State.IDLE,
+    ("observe_rows", State.SLOTS): State.SLOTS,
     ("take_rows", State.NEW): State.NEW,
     ("take_rows", State.IDLE): State.IDLE,
     ("take_rows", State.SLOTS): State.SLOTS,
@@ -151,7 +154,7 @@ class Lifecycle:
             )
             error.__cause__ = self.failure
             return error
-        if state is State.NEW and call in ("step", "step_rows"):
+        if state is State.NEW and call in ("step", "step_rows", "observe_rows"):
             return ResetNeeded(f"{name} was called before the first reset: call reset() first.")
         if state is State.SLOTS:
             return CallPending(

@@ -150,9 +150,7 @@ class WorkerPool:
 
     def _start(self, worker: int) -> WorkerLink:
         with running_on(None if self._affinity is None else self._affinity[worker]):
-            return WorkerLink(
-                self._context, worker, run, self.watcher.alarm, self.bell.button
-            )
+            return WorkerLink(self._context, worker, run, self.watcher.alarm, self.bell.button)
 
     @property
     def messages(self) -> int:

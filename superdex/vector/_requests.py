@@ -75,12 +75,20 @@ class Part:
     touched: int = 0
     reply: Reply = field(default_factory=lambda: NOTHING)
 
-    def pickle(self) -> None:
-        """Pickle the payload.
+    def tell(self, columns: Sequence[Any], told: Sequence[Any] | None) -> None:
+        """Pickle the payload, with the info columns if the worker was not told of them.
+
+        Args:
+            columns: The info columns.
+            told: Those that the worker was told of, the same object if they are the same.
 
         Raises:
-            TypeError: If that can't be done.
+            TypeError: If seeds or options can't be pickled.
         """
+        self.columns = columns
+        if told is not columns and (columns or told):
+            payload = self.payload or RowsPayload()
+            self.payload = RowsPayload(columns, payload.seeds, payload.options)
         if self.payload is not None:
             self.message = _remote.dump_requests([self.payload], "options of reset")[0]
 
@@ -131,7 +139,7 @@ class WorkerRequests:
 
     @property
     def in_flight(self) -> bool:
-        """Whether parts were submitted and not collected."""
+        """Whether a worker may be at one."""
         return any(self._open)
 
     def is_busy(self, worker: int) -> bool:
@@ -140,23 +148,21 @@ class WorkerRequests:
 
     # ── there ───────────────────────────────────────────────────────────────────────────────────
 
-    def submit(self, parts: Sequence[Part], call: str) -> None:
-        """Send requests to their workers: all of them, or none.
+    def prepare(self, parts: Sequence[Part], call: str) -> None:
+        """Get requests ready, so that `submit` can neither fail nor wait.
 
         Raises:
             TypeError: If a payload can't be pickled.
             WorkerDied: If a worker died that is to make room for a payload first.
         """
         for part in parts:
-            part.columns = columns = self.books.current_columns()
-            told_before = self._told[part.worker]
-            if told_before is not columns and (columns or told_before):
-                told = part.payload or RowsPayload()
-                part.payload = RowsPayload(columns, told.seeds, told.options)
-            part.pickle()
+            part.tell(self.books.current_columns(), self._told[part.worker])
         for part in parts:
             if part.message:
                 self._make_room(part.worker, len(part.message), call)
+
+    def submit(self, parts: Sequence[Part]) -> None:
+        """Send requests to their workers, at most one to each."""
         with ctrl_c_held_back():
             for part in parts:
                 self._open[part.worker].append(part)
@@ -180,14 +186,13 @@ class WorkerRequests:
         columns = self.books.current_columns()
         self._told[worker] = None
         messages = []
-        for position, part in enumerate(self._open[worker]):
+        for part in self._open[worker]:
             self.books.note_redone(part)
-            part.columns = self._told[worker] = columns
-            told = part.payload or RowsPayload()
-            # of what the messages before said, the first one says all that still counts
-            first = columns if position == 0 else None
-            part.payload = RowsPayload(first, told.seeds, told.options)
-            part.pickle()
+            payload = part.payload or RowsPayload()
+            part.payload = RowsPayload(None, payload.seeds, payload.options)
+            # what the messages before said of columns, the first one says
+            part.tell(columns, self._told[worker])
+            self._told[worker] = columns
             self._queues[worker].set_payload(part.number, True)
             messages.append(part.message)
         self._pool.wake_for_requests(worker, messages)
@@ -273,6 +278,8 @@ class WorkerRequests:
                     continue
                 if failures():
                     ends.setdefault("grace", perf_counter() + GRACE_SECONDS)
+                    if not concerned.intersection(self._behind()):
+                        return
                 first = min(ends, key=lambda end: ends[end])
                 if self._pool.bell.wait(self._has_news, ends[first]):
                     continue

@@ -370,9 +370,7 @@ def _serve_rows(
     return done_at
 
 
-def _answer_rows(
-    worker: Worker, asked: Request, connection: Connection
-) -> tuple[Reply, int]:
+def _answer_rows(worker: Worker, asked: Request, connection: Connection) -> tuple[Reply, int]:
     payload = None
     if asked.has_payload:
         payload = _payload(connection, asked.command)
