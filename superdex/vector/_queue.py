@@ -131,12 +131,12 @@ class RequestQueue:
         """Make a request, and those after it, requests to be done: the worker is dead."""
         self._counters[_COMPLETED] = number
 
-    def set_payload(self, number: int, has_payload: bool) -> None:
-        """Say anew whether a message belongs to a request that is to be done: the worker is dead.
+    def expect_payload(self, number: int) -> None:
+        """Say that a message belongs to a request after all: the worker is dead.
 
-        Messages to it are lost, and its successor is told otherwise what some of them said.
+        Messages to it are lost, so that its successor is sent others.
         """
-        self._header(number)[_HAS_PAYLOAD] = has_payload
+        self._header(number)[_HAS_PAYLOAD] = True
 
     # ── the worker's side ───────────────────────────────────────────────────────────────────────
 
@@ -163,4 +163,5 @@ class RequestQueue:
         self._counters[_COMPLETED] = number + 1
 
     def _header(self, number: int) -> memoryview:
-        return self._headers[number % len(self._headers)]
+        header: memoryview = self._headers[number % len(self._headers)]
+        return header

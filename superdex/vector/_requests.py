@@ -136,6 +136,7 @@ class WorkerRequests:
         """Let go of the block."""
         self._queues = []
         self._open = []
+        self.books = Books()
 
     @property
     def in_flight(self) -> bool:
@@ -193,7 +194,7 @@ class WorkerRequests:
             # what the messages before said of columns, the first one says
             part.tell(columns, self._told[worker])
             self._told[worker] = columns
-            self._queues[worker].set_payload(part.number, True)
+            self._queues[worker].expect_payload(part.number)
             messages.append(part.message)
         self._pool.wake_for_requests(worker, messages)
 
