@@ -9,8 +9,8 @@
 
 The nonce tells vector environments apart: it starts at a random number in each process and goes up
 by one with each of them. It is never 0, so that zeros are no id; and the highest bit is free, so
-that ids also fit an int64. The count of an episode id is divided once more: its upper bits are the row,
-the lower ones the number of the episode in that row.
+that ids also fit an int64. The count of an episode id is divided once more: its upper bits are the
+row, the lower ones the number of the episode in that row.
 
 A full step gives every row a new state id and yet costs an addition: only the count of row 0 is
 kept, and the arrays are made when somebody asks. After a partial step each row has its own.
