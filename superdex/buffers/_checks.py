@@ -135,7 +135,7 @@ def _as_integers(env_ids: Any) -> np.ndarray:
     if isinstance(env_ids, np.ndarray):
         ids = env_ids
     elif isinstance(env_ids, Sequence) and not isinstance(env_ids, str | bytes):
-        if any(isinstance(env_id, bool) for env_id in env_ids):
+        if any(isinstance(env_id, bool | np.bool_) for env_id in env_ids):
             raise ValueError(f"env_ids must be integers, got {env_ids!r}. {_NOTHING}")
         ids = np.asarray(env_ids) if len(env_ids) else np.empty(0, np.intp)
     else:

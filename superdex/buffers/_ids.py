@@ -9,7 +9,8 @@
 
 The nonce tells vector environments apart: it starts at a random number in each process and goes up
 by one with each of them. It is never 0, so that zeros are no id; and the highest bit is free, so
-that ids also fit an int64.
+that ids also fit an int64. The count of an episode id is divided once more: its upper bits are the
+row, the lower ones the number of the episode in that row.
 
 A full step gives every row a new state id and yet costs an addition: only the count of row 0 is
 kept, and the arrays are made when somebody asks. After a partial step each row has its own.
@@ -56,7 +57,7 @@ class Ids:
     """
 
     def __init__(self, episodes: np.ndarray) -> None:
-        self._episodes = episodes
+        self._episodes = episodes.view(np.uint64)  # a sum with int64 would be float64
         self._num_envs = len(episodes)
         self._base = _next_nonce() << _COUNT_BITS
         self._rows = np.arange(self._num_envs, dtype=np.uint64)
@@ -64,6 +65,9 @@ class Ids:
         """Of row 0; the other rows follow. The next one of all where each row has its own."""
         self._own: np.ndarray | None = None
         """The state id of each row, after some of them moved."""
+        bits = _COUNT_BITS - (self._num_envs - 1).bit_length()
+        self._episodes_of_a_row = 1 << bits
+        self._first_episodes = (self._rows << np.uint64(bits)) + np.uint64(self._base)
         self._looks_at = 0
         """The count at which episodes are looked at again: until then there are numbers left."""
 
@@ -146,16 +150,14 @@ class Ids:
         """
         if self._count >= self._looks_at:
             self._look_at_episodes()
-        numbers, which = self._episodes, self._rows
-        if rows is not None:
-            numbers, which = numbers[rows], which[rows]
-        np.multiply(numbers, self._num_envs, out=out, casting="unsafe")
-        out += which
-        out += np.uint64(self._base)
+        if rows is None:
+            np.add(self._first_episodes, self._episodes, out=out)
+        else:
+            np.add(self._first_episodes[rows], self._episodes[rows], out=out)
 
     def _look_at_episodes(self) -> None:
-        """Find out for how long there are numbers left: an id is episodes · num_envs + row."""
-        left = _COUNTS // self._num_envs - int(self._episodes.max()) - 1
+        """Find out for how long there are numbers left."""
+        left = self._episodes_of_a_row - int(self._episodes.max()) - 1
         if left <= 0:
             raise self._exhausted("episode ids")
         # a row begins one episode for each new state id at most, but for those of a worker that
@@ -165,7 +167,7 @@ class Ids:
     def _exhausted(self, what: str) -> OverflowError:
         return OverflowError(
             f"There are no more {what}: expected fewer than 2**{_COUNT_BITS} in the life of a "
-            "vector environment. Make a new one."
+            "vector environment, got more. Make a new one."
         )
 
 

@@ -76,7 +76,7 @@ class BufferedSteps:
     def _write_rows(self, rows: np.ndarray | None, buffers: Buffers, place: Any) -> None:
         """Write the last results of rows, all if None, to buffers (rows, …).
 
-        Results that lie in `place` are there already.
+        Results that lie in `place` are there already. `action` and `env_id` may be missing.
         """
 
     def _place_of(self, buffers: Buffers) -> Any:
@@ -189,12 +189,14 @@ class BufferedSteps:
 
         Args:
             buffers: Arrays as `batch_spec` says. The handle holds them; keep them as they are.
+                `env_id`, which never changes, is written now.
 
         Raises:
             ValueError: If they are not as expected.
         """
         self._check_can("bind")
         check_buffers(buffers, self.batch_spec())
+        buffers["env_id"][:] = np.arange(self.num_envs)
         return BoundBuffers(self, dict(buffers), self._place_of(buffers))
 
     # ── slots ───────────────────────────────────────────────────────────────────────────────────
@@ -390,6 +392,7 @@ class BoundBuffers:
 
     def __init__(self, owner: BufferedSteps, buffers: dict[str, np.ndarray], place: Any) -> None:
         self.buffers = buffers
+        self._written = {name: array for name, array in buffers.items() if name != "env_id"}
         self._owner = owner
         self._place = place
 
@@ -398,7 +401,7 @@ class BoundBuffers:
         owner = self._owner
         owner._check_can("reset_into")
         info = owner._reset_rows(None, seed, options, self._place)
-        owner._write_rows(None, self.buffers, self._place)
+        owner._write_rows(None, self._written, self._place)
         return info
 
     def step(self, actions: np.ndarray) -> Any:
@@ -408,7 +411,7 @@ class BoundBuffers:
         owner._check_rows("step_into", None)
         owner._check_actions(actions, None)
         info = owner._step_rows(None, actions, self._place)
-        owner._write_rows(None, self.buffers, self._place)
+        owner._write_rows(None, self._written, self._place)
         return info
 
     def step_checked(self, actions: np.ndarray, state_ids: np.ndarray) -> Any:
@@ -419,5 +422,5 @@ class BoundBuffers:
         owner._check_actions(actions, None)
         owner._ids.check(state_ids)
         info = owner._step_rows(None, actions, self._place)
-        owner._write_rows(None, self.buffers, self._place)
+        owner._write_rows(None, self._written, self._place)
         return info

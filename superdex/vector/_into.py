@@ -126,12 +126,10 @@ class BufferCalls(BufferedSteps):
     def _write_rows(self, rows: np.ndarray | None, buffers: Buffers, place: Any) -> None:
         if place is None:
             self._collector.outputs.write(rows, buffers)
-        action, env_id = self._action, self._env_ids
-        if rows is not None:
-            action, env_id = action[rows], env_id[rows]
         if "action" in buffers:
-            buffers["action"][...] = action
-        buffers["env_id"][...] = env_id
+            buffers["action"][...] = self._action if rows is None else self._action[rows]
+        if "env_id" in buffers:
+            buffers["env_id"][...] = self._env_ids if rows is None else rows
         self._ids.write_state(buffers["state_id"], rows)
         self._ids.write_episode(buffers["episode_id"], rows)
 
