@@ -13,6 +13,7 @@ from superdex.errors import CallPending, CallTimeout, ResetNeeded, WorkerRaised
 from superdex.testing import row_info
 from superdex.testing._equivalence import _same
 from tests.vector.envs import Fixed, Walk, raising, walk_actions, walks
+from tests.vector.leftovers import remains
 from tests.vector.rows import Run, faulty, odd
 from tests.vector.test_timeouts import Gated
 
@@ -114,7 +115,9 @@ def test_waiting_for_too_long_loses_nothing(make_workers, gate):
     envs = make_workers([partial(Gated, gate), partial(Gated, gate, "never")], 1)
     envs.reset()
     envs.send(np.zeros((2, 1), np.float32), [0, 1])
-    with pytest.raises(CallTimeout, match=r"recv did not finish .*\(environment 0 \(worker 0\) is in step"):
+    with pytest.raises(
+        CallTimeout, match=r"recv did not finish .*\(environment 0 \(worker 0\) is in step"
+    ):
         envs.recv(2, timeout=0.2)
     assert envs.in_flight.tolist() == [0, 1]
     assert envs.recv(1, timeout=1).env_id.tolist() == [1]
@@ -122,6 +125,21 @@ def test_waiting_for_too_long_loses_nothing(make_workers, gate):
         envs.recv(timeout=0)
     gate.touch()
     assert envs.recv().env_id.tolist() == [0]
+
+
+def test_an_error_that_is_kept_keeps_no_memory(make_workers, gate):
+    """Its traceback holds frames, but the block goes with the vector."""
+    before = remains()
+    envs = make_workers([partial(Gated, gate)], 1)
+    envs.reset()
+    envs.send(np.zeros((1, 1), np.float32), [0])
+    with pytest.raises(CallTimeout) as caught:
+        envs.recv(timeout=0.01)
+    gate.touch()
+    envs.recv()
+    envs.close()
+    assert remains() == before
+    assert caught.value.workers == (0,)
 
 
 def test_the_constructors_limit_holds(make_workers, gate):
