@@ -29,10 +29,24 @@ Buffers = Mapping[str, np.ndarray]
 
 
 class BufferedSteps:
-    """Gives a class with the primitives below all calls with buffers, ids and slots.
+    """Gives a class with a few primitives all calls with buffers, ids and slots.
+
+    The primitives are the abstract methods, and an attribute `_ids`. `HybridVectorEnv` is such a
+    class.
 
     Attributes:
         num_envs: N.
+
+    Example:
+        >>> import gymnasium
+        >>> from superdex.vector import HybridVectorEnv
+        >>> env_fns = [lambda: gymnasium.make("Pendulum-v1")] * 4
+        >>> with HybridVectorEnv(env_fns, num_workers=2) as envs:
+        ...     buffers = allocate(envs.batch_spec())
+        ...     info = envs.reset_into(buffers, seed=1)
+        ...     info = envs.step_into(np.zeros((4, 1), np.float32), buffers)
+        >>> buffers["observation"].shape, buffers["action_valid"]
+        ((4, 3), array([ True,  True,  True,  True]))
     """
 
     num_envs: int
@@ -388,6 +402,17 @@ class BoundBuffers:
 
     Attributes:
         buffers: The arrays by name.
+
+    Example:
+        >>> import gymnasium
+        >>> from superdex.vector import HybridVectorEnv
+        >>> env_fns = [lambda: gymnasium.make("Pendulum-v1")] * 4
+        >>> with HybridVectorEnv(env_fns, num_workers=2) as envs:
+        ...     handle = envs.bind(envs.allocate_buffers(1)[0])
+        ...     info = handle.reset(seed=1)
+        ...     info = handle.step(np.zeros((4, 1), np.float32))
+        >>> handle.buffers["reward"].shape
+        (4,)
     """
 
     def __init__(self, owner: BufferedSteps, buffers: dict[str, np.ndarray], place: Any) -> None:
