@@ -93,6 +93,12 @@ class BufferedSteps:
         Results that lie in `place` are there already. `action` and `env_id` may be missing.
         """
 
+    def _check_step(self, call: str, actions: Any) -> None:
+        """Raise unless all rows can be stepped now, with these actions."""
+        self._check_can(call)
+        self._check_rows(call, None)
+        self._check_actions(actions, None)
+
     def _place_of(self, buffers: Buffers) -> Any:
         """Return where results for these buffers can be written straight away; None for nowhere."""
         return None
@@ -168,9 +174,7 @@ class BufferedSteps:
             StaleStateError: If a row has moved on; it names the rows, and nothing was stepped.
             ValueError: If the arguments are not as above; nothing was stepped then.
         """
-        self._check_can("step_checked")
-        self._check_rows("step_checked", None)
-        self._check_actions(actions, None)
+        self._check_step("step_checked", actions)
         self._ids.check(state_ids)
         return self.step(actions)
 
@@ -187,9 +191,7 @@ class BufferedSteps:
         return self._step_all("step_into_checked", actions, buffers, state_ids)
 
     def _step_all(self, call: str, actions: Any, buffers: Any, *state_ids: Any) -> Any:
-        self._check_can(call)
-        self._check_rows(call, None)
-        self._check_actions(actions, None)
+        self._check_step(call, actions)
         for ids in state_ids:  # one or none
             self._ids.check(ids)
         check_buffers(buffers, self.batch_spec())
@@ -432,9 +434,7 @@ class BoundBuffers:
     def step(self, actions: np.ndarray) -> Any:
         """Do as `step_into`."""
         owner = self._owner
-        owner._check_can("step_into")
-        owner._check_rows("step_into", None)
-        owner._check_actions(actions, None)
+        owner._check_step("step_into", actions)
         info = owner._step_rows(None, actions, self._place)
         owner._write_rows(None, self._written, self._place)
         return info
@@ -442,9 +442,7 @@ class BoundBuffers:
     def step_checked(self, actions: np.ndarray, state_ids: np.ndarray) -> Any:
         """Do as `step_into_checked`."""
         owner = self._owner
-        owner._check_can("step_into_checked")
-        owner._check_rows("step_into_checked", None)
-        owner._check_actions(actions, None)
+        owner._check_step("step_into_checked", actions)
         owner._ids.check(state_ids)
         info = owner._step_rows(None, actions, self._place)
         owner._write_rows(None, self._written, self._place)

@@ -87,6 +87,13 @@ class BufferCalls(BufferedSteps):
         shape, dtype = self._action.shape, self._action.dtype
         check_actions(actions, shape if rows is None else (len(rows), *shape[1:]), dtype)
 
+    def _check_step(self, call: str, actions: Any) -> None:
+        # as in `BufferedSteps`, in fewer calls: this is the hot path
+        self._flight.lifecycle.check("step", call)
+        if self._unready is not None:
+            self._check_rows(call, None)
+        check_actions(actions, self._action.shape, self._action.dtype)
+
     # ── moving ──────────────────────────────────────────────────────────────────────────────────
 
     def _step_rows(self, rows: np.ndarray | None, actions: np.ndarray, place: Any) -> Any:
