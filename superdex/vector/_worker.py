@@ -90,7 +90,7 @@ class Worker:
     def add_outputs(self, buffer: int, arrays: dict[str, np.ndarray]) -> None:
         """Have one more buffer of outputs, which the caller may write to as well."""
         self._set_outputs(buffer, arrays)
-        self._out(buffer).is_shared = True
+        self._out(buffer).share()
 
     def _set_outputs(self, buffer: int, arrays: dict[str, np.ndarray]) -> None:
         rows = slice(self.index_range.start, self.index_range.stop)
