@@ -36,7 +36,8 @@ def fixed(make, in_process: bool = True, **kwargs: Any):
 
 
 def descriptors() -> int:
-    return psutil.Process().num_fds()
+    count: int = psutil.Process().num_fds()
+    return count
 
 
 @pytest.mark.parametrize("in_process", [True, False])
@@ -194,8 +195,9 @@ def into_two(envs: HybridVectorEnv) -> Callable[..., BatchedStepResult]:
             final = np.zeros_like(got["final_observation"])
             final[ended] = got["final_observation"][ended]
             info |= {"final_obs": final, "_final_obs": ended}
-        names = ("observation", "reward", "terminated", "truncated")
-        return BatchedStepResult(*(got[name] for name in names), info)
+        return BatchedStepResult(
+            got["observation"], got["reward"], got["terminated"], got["truncated"], info
+        )
 
     return step
 
@@ -288,7 +290,7 @@ def test_a_buffer_is_dropped_with_its_first_array():
 
 def make_outputs() -> tuple[Outputs, dict[str, np.ndarray]]:
     names = ("observation", "reward", "terminated", "truncated", "autoreset", "action_valid")
-    arrays = {name: np.zeros((3, 4)) for name in names}
+    arrays: dict[str, np.ndarray] = {name: np.zeros((3, 4)) for name in names}
     for name in ("terminated", "truncated", "autoreset", "action_valid"):
         arrays[name] = arrays[name].astype(bool)
     for buffer in range(3):
