@@ -691,6 +691,7 @@ class HybridVectorEnv(
         self._finalizer.cancel()
         failures = self._pool.close(5.0 if timeout is None else float(timeout))
         # views of the block hold its memory and a descriptor
+        self._row_calls.release()
         del self._action, self._timing, self._collector, self._calls, self._ids, self._row_calls
         raise_all(failures)
 
