@@ -201,7 +201,8 @@ class WorkerRequests:
             self._told[worker] = columns
             self._queues[worker].expect_payload(part.number)
             messages.append(part.message)
-        self._pool.wake_for_requests(worker, messages)
+        if messages:
+            self._pool.wake_for_requests(worker, messages)
 
     # ── and back ────────────────────────────────────────────────────────────────────────────────
 

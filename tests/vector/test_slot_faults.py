@@ -241,6 +241,27 @@ def test_a_reset_that_kills_is_done_again(restarting, tmp_path):
     assert envs.get_attr("options", [1]) == ([{"a": 1}],)
 
 
+def test_a_slot_after_a_call_that_killed(restarting):
+    """The call that failed is not done again by the worker's successor."""
+    envs = restarting([_Dying] * 2, 1)
+    envs.reset(seed=1)
+    with pytest.raises(WorkerDied):
+        envs.call("die", indices=[0])
+    batch = envs.step_slots(
+        [0, 1],
+        walk_actions(1, 2)[0],
+    )
+    assert batch.truncated.tolist() == [True, False]
+    assert envs.statistics().worker_restarts == (1, 0)
+
+
+class _Dying(Walk):
+    """A walk that can be killed by a call."""
+
+    def die(self):
+        kill_self()
+
+
 def test_close_ends_workers_that_are_at_a_request(make_workers, gate):
     """Within its limit, requests that wait in the queue too."""
     envs = make_workers([partial(Gated, gate)] * 2, num_workers=1)
