@@ -178,6 +178,8 @@ class Collector:
             touched: The columns that each worker wrote, a bit for each.
             replies: Of the workers that have one.
         """
+        if not (replies or any(touched)):
+            return {}
         buffer = target[1]
         columns = self._reader.read(buffer, touched) if any(touched) else {}
         entries: list[InfoEntry] = []
