@@ -9,6 +9,7 @@ from superdex.vector._box_spaces import BoxSpaces
 from superdex.vector._group import EnvGroup
 from superdex.vector._hybrid import HybridVectorEnv
 from superdex.vector._results import BatchedResetResult, BatchedStepResult
+from superdex.vector._slots import Ticket
 from superdex.vector._split import SuggestedSplit, suggest_split
 from superdex.vector._statistics import EnvTiming, Statistics
 
@@ -23,5 +24,6 @@ __all__ = [
     "SplitTrial",
     "Statistics",
     "SuggestedSplit",
+    "Ticket",
     "suggest_split",
 ]
