@@ -82,7 +82,8 @@ def assert_equals_plain_loops(result: Evaluation) -> None:
         at = index, episode
         assert result.returns[at] == total
         assert result.lengths[at] == length
-        assert (result.terminated[at], result.truncated[at]) == (terminated, truncated)
+        assert result.terminated[at] == terminated
+        assert result.truncated[at] == truncated
         assert result.reasons[at] == ("terminated" if terminated else "time limit")
 
 
