@@ -61,6 +61,7 @@ class Ids:
         self._num_envs = len(episodes)
         self._base = _next_nonce() << _COUNT_BITS
         self._rows = np.arange(self._num_envs, dtype=np.uint64)
+        self._first = np.zeros((), np.uint64)
         self._count = 0
         """Of row 0; the other rows follow. The next one of all where each row has its own."""
         self._own: np.ndarray | None = None
@@ -102,8 +103,9 @@ class Ids:
         if self._own is not None:
             out[:] = self._own if rows is None else self._own[rows]
         else:
-            which = self._rows if rows is None else self._rows[rows]
-            np.add(which, np.uint64(self._base + self._count), out=out)
+            # an array without dimensions is added twice as fast as a scalar
+            self._first[()] = self._base + self._count
+            np.add(self._rows if rows is None else self._rows[rows], self._first, out)
 
     def check(self, state_ids: Any, rows: np.ndarray | None = None) -> None:
         """Compare state ids with those of rows, all if None.
@@ -151,9 +153,9 @@ class Ids:
         if self._count >= self._looks_at:
             self._look_at_episodes()
         if rows is None:
-            np.add(self._first_episodes, self._episodes, out=out)
+            np.add(self._first_episodes, self._episodes, out)
         else:
-            np.add(self._first_episodes[rows], self._episodes[rows], out=out)
+            np.add(self._first_episodes[rows], self._episodes[rows], out)
 
     def _look_at_episodes(self) -> None:
         """Find out for how long there are numbers left."""

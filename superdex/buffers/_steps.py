@@ -29,10 +29,24 @@ Buffers = Mapping[str, np.ndarray]
 
 
 class BufferedSteps:
-    """Gives a class with the primitives below all calls with buffers, ids and slots.
+    """Gives a class with a few primitives all calls with buffers, ids and slots.
+
+    The primitives are the abstract methods, and an attribute `_ids`. `HybridVectorEnv` is such a
+    class.
 
     Attributes:
         num_envs: N.
+
+    Example:
+        >>> import gymnasium
+        >>> from superdex.vector import HybridVectorEnv
+        >>> env_fns = [lambda: gymnasium.make("Pendulum-v1")] * 4
+        >>> with HybridVectorEnv(env_fns, num_workers=2) as envs:
+        ...     buffers = allocate(envs.batch_spec())
+        ...     info = envs.reset_into(buffers, seed=1)
+        ...     info = envs.step_into(np.zeros((4, 1), np.float32), buffers)
+        >>> buffers["observation"].shape, buffers["action_valid"]
+        ((4, 3), array([ True,  True,  True,  True]))
     """
 
     num_envs: int
@@ -78,6 +92,12 @@ class BufferedSteps:
 
         Results that lie in `place` are there already. `action` and `env_id` may be missing.
         """
+
+    def _check_step(self, call: str, actions: Any) -> None:
+        """Raise unless all rows can be stepped now, with these actions."""
+        self._check_can(call)
+        self._check_rows(call, None)
+        self._check_actions(actions, None)
 
     def _place_of(self, buffers: Buffers) -> Any:
         """Return where results for these buffers can be written straight away; None for nowhere."""
@@ -154,9 +174,7 @@ class BufferedSteps:
             StaleStateError: If a row has moved on; it names the rows, and nothing was stepped.
             ValueError: If the arguments are not as above; nothing was stepped then.
         """
-        self._check_can("step_checked")
-        self._check_rows("step_checked", None)
-        self._check_actions(actions, None)
+        self._check_step("step_checked", actions)
         self._ids.check(state_ids)
         return self.step(actions)
 
@@ -173,9 +191,7 @@ class BufferedSteps:
         return self._step_all("step_into_checked", actions, buffers, state_ids)
 
     def _step_all(self, call: str, actions: Any, buffers: Any, *state_ids: Any) -> Any:
-        self._check_can(call)
-        self._check_rows(call, None)
-        self._check_actions(actions, None)
+        self._check_step(call, actions)
         for ids in state_ids:  # one or none
             self._ids.check(ids)
         check_buffers(buffers, self.batch_spec())
@@ -197,7 +213,7 @@ class BufferedSteps:
         self._check_can("bind")
         check_buffers(buffers, self.batch_spec())
         buffers["env_id"][:] = np.arange(self.num_envs)
-        return BoundBuffers(self, dict(buffers), self._place_of(buffers))
+        return BoundBuffers(self, dict(buffers))
 
     # ── slots ───────────────────────────────────────────────────────────────────────────────────
 
@@ -388,13 +404,24 @@ class BoundBuffers:
 
     Attributes:
         buffers: The arrays by name.
+
+    Example:
+        >>> import gymnasium
+        >>> from superdex.vector import HybridVectorEnv
+        >>> env_fns = [lambda: gymnasium.make("Pendulum-v1")] * 4
+        >>> with HybridVectorEnv(env_fns, num_workers=2) as envs:
+        ...     handle = envs.bind(envs.allocate_buffers(1)[0])
+        ...     info = handle.reset(seed=1)
+        ...     info = handle.step(np.zeros((4, 1), np.float32))
+        >>> handle.buffers["reward"].shape
+        (4,)
     """
 
-    def __init__(self, owner: BufferedSteps, buffers: dict[str, np.ndarray], place: Any) -> None:
+    def __init__(self, owner: BufferedSteps, buffers: dict[str, np.ndarray]) -> None:
         self.buffers = buffers
         self._written = {name: array for name, array in buffers.items() if name != "env_id"}
         self._owner = owner
-        self._place = place
+        self._place = owner._place_of(self._written)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
         """Do as `reset_into`."""
@@ -407,9 +434,7 @@ class BoundBuffers:
     def step(self, actions: np.ndarray) -> Any:
         """Do as `step_into`."""
         owner = self._owner
-        owner._check_can("step_into")
-        owner._check_rows("step_into", None)
-        owner._check_actions(actions, None)
+        owner._check_step("step_into", actions)
         info = owner._step_rows(None, actions, self._place)
         owner._write_rows(None, self._written, self._place)
         return info
@@ -417,9 +442,7 @@ class BoundBuffers:
     def step_checked(self, actions: np.ndarray, state_ids: np.ndarray) -> Any:
         """Do as `step_into_checked`."""
         owner = self._owner
-        owner._check_can("step_into_checked")
-        owner._check_rows("step_into_checked", None)
-        owner._check_actions(actions, None)
+        owner._check_step("step_into_checked", actions)
         owner._ids.check(state_ids)
         info = owner._step_rows(None, actions, self._place)
         owner._write_rows(None, self._written, self._place)

@@ -37,7 +37,6 @@ from superdex.vector import _remote
 from superdex.vector._affinity import checked_affinity
 from superdex.vector._allocated import AllocatedBuffers
 from superdex.vector._arguments import (
-    check_actions,
     check_reset_mask,
     check_settings,
     check_timeout,
@@ -520,10 +519,7 @@ class HybridVectorEnv(
 
     def step_async(self, actions: np.ndarray) -> None:
         """Start `step`; `step_wait` returns its result."""
-        self._flight.lifecycle.check("step")
-        check_actions(actions, self._action.shape, self._action.dtype)
-        if self._unready is not None:
-            self._check_rows("step", None)
+        self._check_step("step", actions)
         self._start_step(actions, None)
 
     def _start_step(self, actions: np.ndarray, place: int | None) -> None:
@@ -695,6 +691,7 @@ class HybridVectorEnv(
         self._finalizer.cancel()
         failures = self._pool.close(5.0 if timeout is None else float(timeout))
         # views of the block hold its memory and a descriptor
+        self._row_calls.release()
         del self._action, self._timing, self._collector, self._calls, self._ids, self._row_calls
         raise_all(failures)
 

@@ -90,7 +90,7 @@ class Worker:
     def add_outputs(self, buffer: int, arrays: dict[str, np.ndarray]) -> None:
         """Have one more buffer of outputs, which the caller may write to as well."""
         self._set_outputs(buffer, arrays)
-        self._out(buffer).is_shared = True
+        self._out(buffer).share()
 
     def _set_outputs(self, buffer: int, arrays: dict[str, np.ndarray]) -> None:
         rows = slice(self.index_range.start, self.index_range.stop)
@@ -316,7 +316,8 @@ def _serve(
         request.wait()
         sequence = words[Word.SEQUENCE]
         if sequence == done:
-            if (asked := queue.next()) is not None:  # else a wake-up too many
+            # a wake-up too many, or requests: all of them, since there may be fewer wake-ups
+            while words[Word.SEQUENCE] == done and (asked := queue.next()) is not None:
                 idle_since = _serve_rows(worker, asked, connection, ringer, idle_since)
                 idle, transport = words[Word.IDLE_NS], words[Word.TRANSPORT_NS]
                 busy = words[Word.BUSY_NS]
