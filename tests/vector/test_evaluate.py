@@ -386,15 +386,15 @@ def test_environments_are_as_after_their_last_step(make, mode):
 # ── faults ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def faulty(index: int, do: Any, fuse: Path | None) -> list[Any]:
-    """Return the functions, one of them for an environment that fails in its third step."""
+def faulty(index: int, do: Any, fuse: Path | None, at: str = "step") -> list[Any]:
+    """Return the functions; one environment fails in its third step or reset."""
     builds: list[Any] = list(BUILDS)
-    builds[index] = partial(_faulty, BUILDS[index], do, fuse)
+    builds[index] = partial(_faulty, BUILDS[index], do, fuse, at)
     return builds
 
 
-def _faulty(build, do, fuse):
-    return Faulty(build(), "step", do, after=2, fuse=fuse)
+def _faulty(build, do, fuse, at):
+    return Faulty(build(), at, do, after=2, fuse=fuse)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -409,9 +409,10 @@ def test_episode_that_an_error_cut_short_is_played_again(make, tmp_path, mode):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("mode", MODES)
-def test_episodes_of_a_worker_that_died_are_played_again(make_workers, tmp_path, mode):
+@pytest.mark.parametrize("at", ["step", "reset"])
+def test_episodes_of_a_worker_that_died_are_played_again(make_workers, tmp_path, mode, at):
     """The results are those of a run without the fault."""
-    builds = faulty(1, kill_self, tmp_path / "fuse")
+    builds = faulty(1, kill_self, tmp_path / "fuse", at)
     envs = make_workers(builds, num_workers=2, on_worker_failure="restart", autoreset_mode=mode)
     assert_equals_plain_loops(evaluate(envs, policy, episodes_per_env=3, seed=1))
     assert sum(envs.statistics().worker_restarts) == 1
