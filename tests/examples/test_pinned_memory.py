@@ -1,9 +1,10 @@
-"""How long the memory of the example stays registered with CUDA, told to a stand-in for CUDA."""
+"""What the example asks of CUDA and in which order, told to a stand-in for CUDA."""
 
 from __future__ import annotations
 
 import importlib.util
 import weakref
+from contextlib import contextmanager
 from mmap import PAGESIZE
 from pathlib import Path
 from typing import Any
@@ -62,13 +63,18 @@ def cuda(monkeypatch) -> Cuda:
 
 
 @pytest.fixture
-def pinned():
+def example() -> Any:
     spec = importlib.util.spec_from_file_location("pinned_memory", PATH)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.pinned
+    return module
+
+
+@pytest.fixture
+def pinned(example):
+    return example.pinned
 
 
 def test_all_arrays_of_both_buffers_are_registered(cuda, pinned):
@@ -117,3 +123,63 @@ def test_nothing_is_registered_without_cuda(cuda, pinned, monkeypatch):
         with pinned(buffers):
             pass
     assert cuda.events == []
+
+
+class Event:
+    """Says in which stream it was recorded, and who waits for it."""
+
+    def __init__(self, events: list[str], streams: list[str]):
+        self.events, self.streams = events, streams
+        self.recorded = "nothing"
+
+    def record(self):
+        last = self.events[-1].removeprefix("copy ")
+        self.recorded = f"{last} on {self.streams[-1]}"
+
+    def synchronize(self):
+        self.events.append(f"host waits for {self.recorded}")
+
+
+class Target:
+    """A rollout that notes what is copied to it."""
+
+    def __init__(self, events: list[str]):
+        self.events = events
+        self.name = ""
+
+    def __getitem__(self, key):
+        self.name = key if isinstance(key, str) else self.name
+        return self
+
+    def copy_(self, tensor, *, non_blocking):
+        assert non_blocking
+        self.events.append(f"copy {self.name}")
+
+
+def test_policy_waits_for_observations_and_workers_for_everything(cuda, example, monkeypatch):
+    """Copies are on a stream of their own, and nobody else waits for them."""
+    events, streams = cuda.events, ["the policy's stream"]
+
+    @contextmanager
+    def stream(name):
+        streams.append(name)
+        yield
+        streams.pop()
+
+    class Current:
+        def wait_event(self, event):
+            events.append(f"{streams[-1]} waits for {event.recorded}")
+
+    monkeypatch.setattr(torch.cuda, "Event", lambda: Event(events, streams))
+    monkeypatch.setattr(torch.cuda, "stream", stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", Current)
+    with HybridVectorEnv(walks(3), num_workers=1) as envs:
+        (buffers,) = envs.allocate_buffers(count=1)
+        slot = example.Slot(envs.bind(buffers), "its own")
+        slot.start_copies(0, Target(events))
+        slot.wait_until_free()
+    assert events == [
+        *(f"copy {name}" for name in example.KEPT),
+        "the policy's stream waits for observation on its own",
+        f"host waits for {example.KEPT[-1]} on its own",
+    ]

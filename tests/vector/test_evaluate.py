@@ -203,6 +203,7 @@ def test_policy_may_write_to_what_it_sees(make):
     """It gets a copy, also of a fixed batch."""
 
     def spoiling(observations):
+        assert (observations < 1e8).all()  # nor do rows that rest show what it wrote
         actions = policy(observations)
         observations[:] = 1e9
         return actions
@@ -225,6 +226,7 @@ def test_fixed_batch_always_has_all_rows(make):
     result = evaluate(envs, noting, episodes_per_env=2, seed=4, fixed_batch=True)
     assert_equals_plain_loops(result)
     assert {batch.shape for batch in seen} == {(5, 3)}
+    assert not seen[0][:, 1].any()  # it may keep what it gets
     steps = result.lengths.sum(axis=1)
     assert steps[0] < len(seen) - 1
     assert np.array_equal(seen[-1][0], seen[steps[0]][0])
