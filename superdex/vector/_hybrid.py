@@ -526,6 +526,8 @@ class HybridVectorEnv(
         self._flight.check_alive("step")
         if self._allocated.dropped:
             self._give_back()
+        if place is not None and self._ledger is not None:
+            self._collector.keep_last_observations(place)
         self._ids.advance()
         np.copyto(self._action, actions, casting="same_kind")
         columns = self._collector.news_for_workers()

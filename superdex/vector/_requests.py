@@ -173,13 +173,12 @@ class WorkerRequests:
                 self._wait_for_all_of(part.worker, call)
 
     def submit(self, parts: Sequence[Part]) -> None:
-        """Send requests to their workers, at most one to each."""
-        with ctrl_c_held_back():
-            for part in parts:
-                self._open[part.worker].append(part)
-                self._told[part.worker] = part.columns
-                part.number = self._queues[part.worker].submit(self._request(part))
-                self._pool.wake_for_requests(part.worker, [part.message] if part.message else [])
+        """Send requests to their workers, at most one to each. Ctrl-C is to be held back."""
+        for part in parts:
+            self._open[part.worker].append(part)
+            self._told[part.worker] = part.columns
+            part.number = self._queues[part.worker].submit(self._request(part))
+            self._pool.wake_for_requests(part.worker, [part.message] if part.message else [])
 
     def _request(self, part: Part) -> Request:
         rows = part.rows - self._starts[part.worker]

@@ -55,7 +55,7 @@ class SendReceiveCalls(SlotCalls):
             "send",
             Command.STEP_ROWS,
             rows,
-            accept=lambda slot: self._accept_step(rows, actions),
+            accept=lambda _: self._accept_step(rows, actions),
             send=True,
         )
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
+import pytest
 
 from superdex.buffers import allocate
 from superdex.testing import row_info
@@ -78,8 +80,10 @@ def together(batches: Sequence[Any], num_envs: int) -> BatchedStepResult:
     rows = np.concatenate([batch.env_id for batch in batches])
     assert sorted(rows.tolist()) == list(range(num_envs)), "each row comes once"
     back = np.argsort(rows)
-    fields = ("observation", "reward", "terminated", "truncated")
-    arrays = [np.concatenate([getattr(b, name) for b in batches])[back] for name in fields]
+
+    def all_of(name: str) -> np.ndarray:
+        return np.asarray(np.concatenate([getattr(batch, name) for batch in batches])[back])
+
     entries = []
     for batch in batches:
         for at, row in enumerate(batch.env_id.tolist()):
@@ -88,8 +92,11 @@ def together(batches: Sequence[Any], num_envs: int) -> BatchedStepResult:
             if batch.final_observation is not None and ended:
                 info["final_obs"] = batch.final_observation[at]
             entries.append((row, info))
-    return BatchedStepResult(*arrays, merge_infos(sorted(entries, key=_row), num_envs, print))
-
-
-def _row(entry: tuple[int, Any]) -> int:
-    return entry[0]
+    entries.sort(key=itemgetter(0))
+    return BatchedStepResult(
+        all_of("observation"),
+        all_of("reward"),
+        all_of("terminated"),
+        all_of("truncated"),
+        merge_infos(entries, num_envs, pytest.fail),
+    )

@@ -158,9 +158,9 @@ def test_a_slow_one_is_reported_once(make_workers, gate):
     envs = make_workers([partial(Gated, gate)], 1, slow_after=1.0)
     envs.reset()
     envs.send(np.zeros((1, 1), np.float32), [0])
-    with pytest.warns(RuntimeWarning, match=r"recv has been under way .* environment 0") as caught:
-        with pytest.raises(CallTimeout):
-            envs.recv(timeout=1.5)
+    told = pytest.warns(RuntimeWarning, match=r"recv has been under way .* environment 0")
+    with told as caught, pytest.raises(CallTimeout):
+        envs.recv(timeout=1.5)
     assert len(caught) == 1
     gate.touch()
     envs.recv()

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -220,9 +221,9 @@ def test_an_environment_that_dies_again_and_again(restarting):
     envs = restarting([faulty(Walk, "step", kill_self), Walk], 1, max_restarts=3)
     envs.reset()
     action = walk_actions(1, 1)[0]
+    batches = (envs.step_slots([0], action) for _ in range(20))
     with pytest.raises(WorkerDied, match="as often as allowed"):
-        for _ in range(20):
-            envs.step_slots([0], action)
+        deque(batches)
     envs.close()
 
 

@@ -116,7 +116,7 @@ def test_resting_environments_take_no_action(make):
     actions = np.ones((4, 1), np.float32)
     envs.step(actions)
     assert envs.statistics().steps_at_once == (True,)
-    states = envs._pool._workers[0].group._batched._batch._batch.states  # type: ignore[union-attr]
+    states = envs._pool._workers[0].group._batched._batch._batch.states
     before = states.copy()
     envs.step_slots([0, 2], -actions[:2])
     assert before[[1, 3]].tobytes() == states[[1, 3]].tobytes()
@@ -484,7 +484,7 @@ def test_an_error_breaks_with_its_environment_named(make_workers):
     action = walk_actions(1, 1)[0]
     bad, good = envs.submit_slots([0], action), envs.submit_slots([1], action)
     envs.wait_slots(good)
-    with pytest.raises(WorkerRaised, match="Environment 0 .* raised in step") as caught:
+    with pytest.raises(WorkerRaised, match=r"Environment 0 .* raised in step") as caught:
         envs.wait_slots(bad)
     assert isinstance(caught.value.__cause__, KeyError)
     with pytest.raises(BrokenError):
@@ -497,7 +497,7 @@ def test_failures_at_the_same_time_are_all_raised(make_workers):
     envs.reset()
     with pytest.raises(ExceptionGroup) as caught:
         envs.step_slots([0, 1], walk_actions(1, 2)[0])
-    assert [error.env_index for error in caught.value.exceptions] == [0, 1]  # type: ignore[attr-defined]
+    assert [error.env_index for error in caught.value.exceptions] == [0, 1]
 
 
 def test_options_that_cant_be_pickled_are_refused(make_workers):
