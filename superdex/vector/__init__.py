@@ -10,6 +10,7 @@ from superdex.vector._evaluate import Evaluation, evaluate
 from superdex.vector._group import EnvGroup
 from superdex.vector._hybrid import HybridVectorEnv
 from superdex.vector._results import BatchedResetResult, BatchedStepResult
+from superdex.vector._slots import Ticket
 from superdex.vector._split import SuggestedSplit, suggest_split
 from superdex.vector._statistics import EnvTiming, Statistics
 
@@ -25,6 +26,7 @@ __all__ = [
     "SplitTrial",
     "Statistics",
     "SuggestedSplit",
+    "Ticket",
     "evaluate",
     "suggest_split",
 ]
