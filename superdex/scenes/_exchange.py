@@ -7,9 +7,9 @@ environment reads before it steps.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import mujoco
 import numpy as np
@@ -37,9 +37,7 @@ def numbers_of(
     return {"integration": state, "fields": {name: np.array(f) for name, f in fields.items()}}
 
 
-def check_numbers(
-    model: mujoco.MjModel, fields: Mapping[str, NDArray[Any]], numbers: Any
-) -> None:
+def check_numbers(model: mujoco.MjModel, fields: Mapping[str, NDArray[Any]], numbers: Any) -> None:
     """Check that numbers are a state of this model, with these fields.
 
     Raises:
@@ -92,19 +90,20 @@ def digest_of(model: mujoco.MjModel) -> str:
     """
     digest = hashlib.blake2b(digest_size=8)
     for owner in (model, model.opt, model.stat):
-        for name in _counting_names(type(owner)):
+        for name in _counting_names(cast(Hashable, type(owner))):
             value = getattr(owner, name)
             if isinstance(value, np.ndarray):
                 if value.nbytes < LARGE:
                     digest.update(name.encode())
-                    digest.update(value.astype(np.float32) if value.dtype.kind == "f" else value)
+                    single = value.astype(np.float32) if value.dtype.kind == "f" else value
+                    digest.update(single.tobytes())
             elif isinstance(value, int | float):
                 digest.update(f"{name}={np.float32(value)!r}".encode())
     return digest.hexdigest()
 
 
 @cache
-def _counting_names(cls: type) -> tuple[str, ...]:
+def _counting_names(cls: Hashable) -> tuple[str, ...]:
     """Return the fields of a MuJoCo structure that tell what it is."""
     places = ("path", "name", "signature", "nbuffer", "narena", "rgba", "tex")
-    return tuple(n for n in names_of(cls) if not any(place in n for place in places))
+    return tuple(n for n in names_of(cast(type, cls)) if not any(place in n for place in places))

@@ -90,7 +90,9 @@ class _Numbers:
     def __init__(self, prefix: str, owner: Any) -> None:
         self._prefix = prefix
         self._owner = owner
-        self._names = [n for n in names_of(type(owner)) if isinstance(getattr(owner, n), int | float)]
+        self._names = [
+            n for n in names_of(type(owner)) if isinstance(getattr(owner, n), int | float)
+        ]
         self._read = attrgetter(*self._names) if len(self._names) > 1 else self._read_few
         self._built: tuple[float, ...] = self._read(owner)
 

@@ -241,12 +241,13 @@ class MujocoScene:
             if saved is None:
                 raise self._unknown(handle)
             state, *fields = (array.copy() for array in saved)
-            return {"integration": state, "fields": dict(zip(self._field_names, fields, strict=True))}
+            return {
+                "integration": state,
+                "fields": dict(zip(self._field_names, fields, strict=True)),
+            }
         self._check_capturable(self.model)
         views = self._before_refresh or self._fields
-        return numbers_of(
-            self.model, self.data, dict(zip(self._field_names, views, strict=True))
-        )
+        return numbers_of(self.model, self.data, dict(zip(self._field_names, views, strict=True)))
 
     def check_state(self, numbers: dict[str, Any]) -> None:
         """Check that what `export_state` returned is a state of this scene's model.

@@ -96,16 +96,14 @@ def _remembered(owner: Any, left_out: Collection[str]) -> Iterator[tuple[str, An
         if name in _MACHINERY or name in left_out:
             continue
         if value is None or isinstance(value, _ATOMS):
-            if name in _DRAWING and (value is None or isinstance(value, bool)):
-                continue
+            is_left = name in _DRAWING and (value is None or isinstance(value, bool))
         elif isinstance(value, np.ndarray):
-            if _is_live(value):
-                continue
-        elif isinstance(value, _CONFIGURATION) or _is_of_mujoco(value, owner):
-            continue
-        elif name in _DRAWING and not _is_plain(value):
-            continue
-        yield name, value
+            is_left = _is_live(value)
+        else:
+            is_left = isinstance(value, _CONFIGURATION) or _is_of_mujoco(value, owner)
+            is_left = is_left or (name in _DRAWING and not _is_plain(value))
+        if not is_left:
+            yield name, value
 
 
 def _is_live(array: np.ndarray) -> bool:
@@ -210,12 +208,17 @@ def _is_lasting(name: str, kind: str | None, value: Any) -> bool:
 
 
 def _set(attributes: dict[str, Any], name: str, value: Any) -> None:
-    present = attributes.get(name)
-    if isinstance(present, np.ndarray) and isinstance(value, np.ndarray):
-        if present.dtype == value.dtype and present.shape == value.shape:
-            if present.tobytes() == value.tobytes():
-                return  # it may be shared with others
-            if present.base is not None and present.flags.writeable:
-                present[...] = value  # others see it through what it is a view of
-                return
+    present: Any = attributes.get(name)
+    if _are_alike(present, value):
+        if present.tobytes() == value.tobytes():
+            return  # it may be shared with others
+        if present.base is not None and present.flags.writeable:
+            present[...] = value  # others see it through what it is a view of
+            return
     attributes[name] = value
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    """Return whether both are arrays of one shape and dtype."""
+    are_arrays = isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
+    return are_arrays and one.dtype == other.dtype and one.shape == other.shape

@@ -152,7 +152,7 @@ class _Decoder:
         dtype = _dtype(name)
         if any(size < 0 for size in shape) or prod(shape) * dtype.itemsize != len(raw):
             raise ValueError(f"{len(raw)} bytes are no array of shape {tuple(shape)} and {dtype}")
-        array = np.empty(shape, dtype, order)  # type: ignore[call-overload]  # as above
+        array: np.ndarray = np.empty(shape, dtype, order)  # type: ignore[call-overload]  # as above
         flat = np.frombuffer(raw, dtype, prod(shape)) if raw else np.empty(0, dtype)
         array[...] = flat.reshape(shape, order=order)  # type: ignore[call-overload]  # as above
         return array

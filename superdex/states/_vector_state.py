@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -18,8 +19,9 @@ __all__ = ["RESULTS", "VectorState"]
 _MAGIC = b"superdex-state\x00\x00"
 _VERSION = 1
 
-RESULTS = ("observation", "reward", "terminated", "truncated", "autoreset", "action_valid")
-"""The results of a row that are kept with its state."""
+RESULTS = ("observation", "reward", "terminated", "truncated", "autoreset", "action_valid", "ended")
+"""The results of a row that are kept with its state. "ended" is True where its episode is over and
+the next one has not begun."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +77,11 @@ class VectorState:
     def nbytes(self) -> int:
         """Bytes of the states and results."""
         return sum(map(len, self.rows)) + sum(array.nbytes for array in self.results.values())
+
+    @property
+    def digest(self) -> str:
+        """A short name for what it holds: equal for equal states."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()[:16]
 
     def __len__(self) -> int:
         return self.num_envs
@@ -171,4 +178,3 @@ def _index_of(tag: dict[str, str], unique: list[dict[str, str]]) -> int:
             return index
     unique.append(tag)
     return len(unique) - 1
-

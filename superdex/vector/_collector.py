@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,9 @@ from superdex.vector._results import BatchedResetResult, BatchedStepResult
 __all__ = ["Collector"]
 
 _BATCHED = ("observation", "reward", "terminated", "truncated")
+
+_IN_PLACE = 2
+"""The buffer whose rows are written one by one."""
 
 
 class Collector:
@@ -43,6 +46,7 @@ class Collector:
         self._views = [[_read_only(array) for array in buffer] for buffer in self._buffers]
         self._batch_bytes = sum(array.nbytes for array in self._buffers[0])
         self.autoreset = arrays["autoreset"]
+        self._results = {k: arrays[k] for k in (*_BATCHED, "autoreset", "action_valid")}
         self._final_observation = arrays.get("final_observation")
         self._schema = InfoSchema()
         self.columns: list[Column | None] = []
@@ -64,6 +68,26 @@ class Collector:
         """Write the last observation of each row to `out`, (num_envs, …)."""
         for buffer in np.unique(self.home).tolist():
             np.copyto(out, self._buffers[buffer][0], where=_broadcast(self.home == buffer, out))
+
+    def last_observations(self) -> BatchedResetResult:
+        """Return the last observation of each row, (num_envs, …), in an array of its own."""
+        observation = np.empty_like(self._buffers[0][0])
+        self.write_last_observations(observation)
+        if not self._copy:
+            observation.flags.writeable = False
+        return BatchedResetResult(observation, {})
+
+    def last_results(self, rows: Sequence[int]) -> dict[str, np.ndarray]:
+        """Return what rows showed last, (rows, …) arrays by name, copies."""
+        at = np.asarray(rows, np.intp)
+        return {name: array[self.home[at], at] for name, array in self._results.items()}
+
+    def put_results(self, rows: Sequence[int], results: Mapping[str, np.ndarray]) -> None:
+        """Have rows show what they showed elsewhere, in the buffer that is written in place."""
+        at = np.asarray(rows, np.intp)
+        for name, array in self._results.items():
+            array[_IN_PLACE][at] = results[name]
+        self.home[at] = _IN_PLACE
 
     def note(self, target: Target) -> None:
         """A call for all rows that wrote `target` has come to its end."""

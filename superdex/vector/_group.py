@@ -35,6 +35,7 @@ from superdex.vector._batched import BatchedStep, batched_step, slower
 from superdex.vector._columns import InfoWriter, snapshot
 from superdex.vector._episodes import Episode, Revival
 from superdex.vector._faults import ENV_ERROR, WORKER_RESTARTED, RestartBudget
+from superdex.vector._group_states import GroupStates
 from superdex.vector._notices import Notices
 from superdex.vector._remote import EnvFailure, env_failure, summary_of
 from superdex.vector._returns import (
@@ -122,6 +123,8 @@ class EnvGroup:
         nbytes = self._cast.dtype.itemsize * math.prod(self._cast.shape)
         self._small = nbytes <= _SMALL_BYTES
         self._batched = self._make_batched()
+        self.states = GroupStates(self)
+        """Captures and restores environments."""
 
     @property
     def steps_at_once(self) -> bool:
@@ -397,7 +400,10 @@ class EnvGroup:
         # of its own for each, since environments may change what they are given
         own = {key: snapshot(value) for key, value in arguments.items()}
         started = perf_counter()
-        observation, info = self.envs[row].reset(**own)
+        if self.states.bank is None:
+            observation, info = self.envs[row].reset(**own)
+        else:
+            observation, info = self.states.reset(row, own.get("seed"))
         self.clock.note_reset(row, perf_counter() - started)
         observation, info = self._cast(row, observation), checked_info(info)
         self._bare.discard(row)

@@ -67,12 +67,13 @@ from superdex.vector._settings import AutoresetOptions, GroupSettings
 from superdex.vector._spaces import batch_boxes
 from superdex.vector._split import Split, split_envs
 from superdex.vector._startup import raise_all
+from superdex.vector._state_calls import StateCalls
 from superdex.vector._statistics import Statistics, pool_statistics
 
 __all__ = ["HybridVectorEnv"]
 
 
-class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+class HybridVectorEnv(StateCalls, VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     """Steps N environments as one batch: W worker processes, each stepping K environments in turn.
 
     Environment i is slot i % K of worker i // K. Its trajectory is bit-identical to a plain loop
@@ -177,6 +178,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         settings = GroupSettings(
             self._mode, episode_seeds, autoreset_options, faults, num_threads_per_worker
         )
+        self._settings = settings
         check_settings(settings, inner_env_cls, inner_env_kwargs)
         check_timeout(timeout)
         check_timeout(slow_after, "slow_after")
@@ -499,6 +501,8 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             why = "has finished its episode and autoreset is disabled"
             if self._steps == 0:
                 why = "was never reset"
+            elif self._mode is not AutoresetMode.DISABLED:
+                why = "was not restored to the end"
             raise ResetNeeded(
                 f"Environment {first} {why}: reset it first, with reset_envs or reset. "
                 "Nothing was stepped."
@@ -545,8 +549,10 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
                 )
         elif call == "reset" and self._ledger is not None:
             self._ledger.finish_reset()
-        elif call == "call" and self._ledger is not None:
-            self._ledger.finish_set()
+        elif call == "call":
+            self._finish_restore()
+            if self._ledger is not None:
+                self._ledger.finish_set()
 
     # ── other calls ─────────────────────────────────────────────────────────────────────────────
 

@@ -79,9 +79,18 @@ class Command:
     CALL: Final = 3
     SET_ATTR: Final = 4
     CLOSE: Final = 5
+    CAPTURE: Final = 6
+    STAGE: Final = 7
+    """Check states that RESTORE is to put in place."""
+
+    RESTORE: Final = 8
+    BANK: Final = 9
 
 
-COMMAND_NAMES = ("", "step", "reset", "call", "set_attr", "close")
+COMMAND_NAMES = (
+    *("", "step", "reset", "call", "set_attr", "close"),
+    *("capture_states", "restore_states", "restore_states", "use_episode_bank"),
+)
 """The name of each command, as errors give it."""
 
 

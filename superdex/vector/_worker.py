@@ -99,6 +99,7 @@ class Worker:
         """Go on in the place of a worker that died."""
         if revival.columns is not None:
             self._infos.follow(revival.columns)
+        self._use_bank(revival.bank)
         self.group.revive(revival)
 
     def handle(self, command: int, target: Target, payload: Any) -> Reply:
@@ -119,6 +120,14 @@ class Worker:
                 reply.results = self.group.call(*payload)
             elif command == Command.SET_ATTR:
                 self.group.set_attr(*payload)
+            elif command == Command.CAPTURE:
+                reply.results = [_remote.dumps(self.group.states.capture(payload))]
+            elif command == Command.STAGE:
+                self.group.states.stage(payload)
+            elif command == Command.RESTORE:
+                self.group.states.restore()
+            elif command == Command.BANK:
+                self._use_bank(payload)
             elif command == Command.CLOSE:
                 reply.failures = [Failure.of(failure, "close") for failure in self.group.close()]
         except Exception as error:
@@ -127,6 +136,9 @@ class Worker:
         self.words[Word.ENV_ERRORS] = self.group.env_errors
         reply.notices = self.group.notices.take()
         return reply if reply != NOTHING else NOTHING
+
+    def _use_bank(self, bank: bytes | None) -> None:
+        self.group.states.use_bank(None if bank is None else _remote.loads(bank))
 
     def _step(self, target: Target, columns: Any) -> Reply:
         group, (buffer, info_buffer) = self.group, target
