@@ -171,7 +171,7 @@ class _Layer:
         self._left_out = frozenset() if physics is None else physics.left_out
         cls = type(owner)
         self.title = f"{cls.__module__}.{cls.__qualname__}"
-        if cls is TimeLimit:
+        if isinstance(owner, TimeLimit):
             self.title += f"(max_episode_steps={owner._max_episode_steps})"
 
     def capture(self) -> Any:
