@@ -71,14 +71,17 @@ class EnvState:
         """Return what must be equal in two environments that exchange states."""
         return self._fixed_tag | (self._physics.tag() if self._physics is not None else {})
 
-    def capture(self) -> Any:
+    def capture(self, *, bare: bool = False) -> Any:
         """Return the state as a tree that `encode` takes, with live arrays in it.
+
+        Args:
+            bare: It was never reset, so that there is nothing to ask `get_state` for.
 
         Raises:
             StateCaptureUnsupported: If something in it can't be captured.
         """
         return {
-            "layers": [layer.capture() for layer in self._layers],
+            "layers": [layer.capture(bare=bare) for layer in self._layers],
             "physics": None if self._physics is None else self._physics.capture(),
             "spaces": [space._np_random for space in self._spaces],
         }
@@ -174,14 +177,14 @@ class _Layer:
         if isinstance(owner, TimeLimit):
             self.title += f"(max_episode_steps={owner._max_episode_steps})"
 
-    def capture(self) -> Any:
+    def capture(self, *, bare: bool) -> Any:
         if not self._own_methods:
             return capture_attributes(self.owner, self._left_out)
-        with self._turn():
-            own = self.owner.get_state()
         generator = {name: vars(self.owner).get(name) for name in _GENERATOR}
-        # its attributes go on changing, and some may be in what it returned
-        return {"own": own, "generator": generator}
+        if bare:
+            return {"generator": generator}
+        with self._turn():
+            return {"own": self.owner.get_state(), "generator": generator}
 
     def explain(self, captured: Any) -> None:
         """Raise what to tell the user, if this is what can't be encoded."""
@@ -206,14 +209,15 @@ class _Layer:
         for name, value in captured["generator"].items():
             if value is not None or name in vars(self.owner):
                 setattr(self.owner, name, value)
-        with self._turn():
-            self.owner.set_state(captured["own"])
+        if "own" in captured:
+            with self._turn():
+                self.owner.set_state(captured["own"])
 
 
 class _CheckerLayer(_Layer):
     """`PassiveEnvChecker`, which looks at the first calls only, and warns."""
 
-    def capture(self) -> Any:
+    def capture(self, *, bare: bool) -> Any:
         return {}
 
     def restore(self, captured: Any, *, new_episode: bool) -> None:

@@ -139,7 +139,7 @@ class GroupStates:
         if group._batched is not None:
             group._batched.hand_back(row)
         tree = {
-            "env": env_state.capture(),
+            "env": env_state.capture(bare=row in group._bare),
             "episode": [episode.seed, episode.number, episode.options],
             "pending": row in group._pending,
             "lost": group._lost.get(row),

@@ -81,6 +81,13 @@ class StateCalls:
         """
         self._flight.lifecycle.check("call", "capture_states")
         rows = self._rows(indices)
+        if self._unready is not None and self._mode is not AutoresetMode.DISABLED:
+            for row in rows:
+                if self._unready[row]:
+                    raise ResetNeeded(
+                        f"Environment {row} was never reset, or was not restored to the end: it "
+                        "has no state to capture. Reset it first."
+                    )
         positions = self._split.by_worker(rows)
         with _own_words():
             replies = self._calls.ask(
