@@ -476,9 +476,21 @@ class EnvGroup:
             f"{_remote.traceback_of(cause)}"
         )
         self.env_errors += 1
+        self.build_anew(row)
+        self._new.add(row)
+        self._bare.add(row)
+        self._marks[row] = {"env_error": summary}
+
+    def build_anew(self, row: int) -> None:
+        """Put a new environment in the place of one, with the attributes that were set in it.
+
+        Raises:
+            EnvFailure: If building fails.
+        """
+        index = self.indices[row]
         if (batched := self._batched) is not None:
             self._leave_batch(batched, except_for=row)
-        _close_quietly(self.envs[row])  # it is broken already
+        _close_quietly(self.envs[row])  # it may be broken
         self._ids.discard(id(self.envs[row]))
         env = self._build(index, self._env_fns[row])
         try:
@@ -491,9 +503,6 @@ class EnvGroup:
         self.envs[row] = env
         self._steps[row] = env.step
         self._turns[row] = _turn_of(env)
-        self._new.add(row)
-        self._bare.add(row)
-        self._marks[row] = {"env_error": summary}
         if batched is not None and (anew := self._make_batched()) is not None:
             for other in range(len(self.envs)):
                 anew.adopt(other)

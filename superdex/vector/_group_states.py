@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from superdex.errors import ResetNeeded
+from superdex.errors import ResetNeeded, StateCaptureUnsupported
 from superdex.states._codec import Unencodable, decode, encode
 from superdex.states._env_state import EnvState, difference
 from superdex.vector._episodes import Episode
@@ -146,7 +146,7 @@ class GroupStates:
             "marks": group._marks.get(row),
             "new": row in group._new,
             "bare": row in group._bare,
-            "attributes": _plain(group._attributes[row]),
+            "attributes": _plain(group._attributes[row], bare=row in group._bare),
         }
         return Captured(env_state.encode(tree), env_state.tag(), row in group._pending)
 
@@ -194,7 +194,10 @@ class GroupStates:
 
     def _restore(self, row: int, tree: Any) -> None:
         group = self._group
-        if group._batched is not None:
+        group._attributes[row] = dict(tree["attributes"])
+        if tree["bare"]:
+            group.build_anew(row)  # as new as the one that was captured
+        elif group._batched is not None:
             group._batched.hand_back(row)
         try:
             self._env_state(row).restore(tree["env"])
@@ -203,7 +206,6 @@ class GroupStates:
                 group._adopt(group._batched, row)
         group._episodes[row] = Episode(*tree["episode"])
         group.episodes[row] += 1
-        group._attributes[row] = dict(tree["attributes"])
         for name, rows in (("pending", group._pending), ("new", group._new), ("bare", group._bare)):
             (rows.add if tree[name] else rows.discard)(row)
         kept: Any
@@ -269,17 +271,29 @@ def episode_of(state: bytes) -> tuple[Episode, dict[str, Any]]:
     return Episode(*tree["episode"]), tree["attributes"]
 
 
-def _plain(attributes: dict[str, Any]) -> dict[str, Any]:
+def _plain(attributes: dict[str, Any], *, bare: bool) -> dict[str, Any]:
     """Return what `set_attr` had set, as far as it is plain.
 
     It is for an environment that is built anew after a failure. The environment's own state holds
     the values otherwise, and says so where it can't.
+
+    Args:
+        attributes: What was set.
+        bare: The environment was not asked for its state.
+
+    Raises:
+        StateCaptureUnsupported: If a value is held nowhere else.
     """
     plain = {}
     for name, value in attributes.items():
         try:
             encode(value)
-        except Unencodable:
-            continue
+        except Unencodable as why:
+            if not bare:
+                continue
+            raise StateCaptureUnsupported(
+                f"The attribute {name!r}, which was set before its worker was restarted, can't be "
+                f"captured: {why}. Reset the environment first."
+            ) from why
         plain[name] = value
     return plain
