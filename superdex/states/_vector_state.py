@@ -21,7 +21,7 @@ _VERSION = 1
 
 RESULTS = ("observation", "reward", "terminated", "truncated", "autoreset", "action_valid", "ended")
 """The results of a row that are kept with its state. "ended" is True where its episode is over and
-the next one has not begun."""
+the next one has not begun. With SAME_STEP there is "final_observation" too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +162,9 @@ class VectorState:
         try:
             tags, results = tree["tags"], tree["results"]
             state = cls(tuple(tags[i] for i in tree["tag"]), tuple(tree["rows"]), dict(results))
-            fits = len(state.tags) == len(state.rows) and set(results) == set(RESULTS)
+            fits = len(state.tags) == len(state.rows) and set(results) - {
+                "final_observation"
+            } == set(RESULTS)
             fits &= all(len(array) == len(state.rows) for array in results.values())
             fits &= all(isinstance(row, bytes) for row in state.rows)
         except (KeyError, TypeError, IndexError, AttributeError) as error:

@@ -92,6 +92,10 @@ class EnvCalls:
         }
         self.ask(f"set_attr({name!r})", Command.SET_ATTR, requests)
 
+    def tell_all(self, name: str, command: int, *payload: Any) -> None:
+        """Have every worker do a command that the environments don't notice."""
+        self.ask(name, command, dict.fromkeys(range(self._split.num_workers), payload))
+
     def left_out(self, failure: Exception, rows: Sequence[int]) -> set[int]:
         """Return those of the rows that a call did not reach because of its failure."""
         failures = failure.exceptions if isinstance(failure, ExceptionGroup) else [failure]

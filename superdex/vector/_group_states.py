@@ -178,13 +178,17 @@ class GroupStates:
             raise ValueError(f"The state does not fit: it is of {differs}.")
         env_state.check(tree["env"])
 
-    def restore(self) -> None:
-        """Put what was staged in place.
+    def restore(self, rows: Sequence[int]) -> None:
+        """Put what was staged for these rows in place.
 
         Raises:
-            EnvFailure: At the first environment whose own `set_state` raises.
+            EnvFailure: At the first environment whose own `set_state` raises; or if nothing was
+                staged for them, because this worker is new.
         """
         staged, self._staged = self._staged, []
+        if [row for row, _ in staged] != [*rows]:
+            error = RuntimeError("the worker was restarted after the states were checked")
+            raise env_failure(None, "restore_states", error) from error
         for row, tree in staged:
             try:
                 self._restore(row, tree)

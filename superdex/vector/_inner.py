@@ -291,7 +291,7 @@ class _NoStates:
     def stage(self, request: Any) -> None:
         raise self._refusal()
 
-    def restore(self) -> None:
+    def restore(self, rows: Sequence[int]) -> None:
         raise self._refusal()
 
     def use_bank(self, bank: Any) -> None:

@@ -137,7 +137,7 @@ class Lifecycle:
             error.__cause__ = self.failure
             return error
         if state is State.NEW and call == "step":
-            return ResetNeeded("step was called before the first reset: call reset() first.")
+            return ResetNeeded(f"{name} was called before the first reset: call reset() first.")
         if state in (State.NEW, State.IDLE):
             first = call.replace("wait", "async")
             return RuntimeError(f"{call} was called with nothing in flight: call {first}() first.")

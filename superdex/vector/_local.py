@@ -6,6 +6,7 @@ told to, one after the other.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Any
@@ -52,6 +53,7 @@ class LocalPool:
         self._workers: list[Worker] = []
         self._replies: dict[int, Reply] = {}
         self._closed = False
+        self._segments: dict[int, dict[str, np.ndarray]] = {}
         self._prepared: tuple[int, Target, Sequence[bytes], Sequence[int]] = (0, ANYWHERE, (), ())
         self.status = Status.OK
         try:
@@ -82,6 +84,17 @@ class LocalPool:
             worker.attach(arrays, number)
         return arrays
 
+    def add_outputs(self, number: int, layout: Layout) -> dict[str, np.ndarray]:
+        """Make one more buffer of outputs and return its arrays; ATTACH has workers use them."""
+        # anonymous memory is aligned to pages, which a bytearray is not
+        arrays = layout.views(memoryview(mmap.mmap(-1, layout.nbytes)))
+        self._segments[number] = arrays
+        return arrays
+
+    def remove_outputs(self, number: int) -> None:
+        """Give a further buffer of outputs back; DETACH has workers forget it."""
+        self._segments.pop(number, None)
+
     def raise_if_dead(self, call: str) -> None:
         """Do nothing: these workers live as long as the caller."""
 
@@ -105,7 +118,9 @@ class LocalPool:
         self._replies = {}
         self.status = Status.OK
         for position, number in enumerate(chosen):
-            payload = _remote.loads(payloads[position]) if payloads else None
+            payload: Any = _remote.loads(payloads[position]) if payloads else None
+            if command == Command.ATTACH:
+                payload = payload[0], self._segments[payload[0]]
             started = perf_counter_ns()
             worker = self._workers[number]
             reply = worker.handle(command, target, payload)
@@ -134,6 +149,7 @@ class LocalPool:
         if self._closed:
             return []
         self._closed = True
+        self._segments = {}
         failures: list[Exception] = []
         for number, worker in enumerate(self._workers):
             failures += [Failure.of(f, "close").to_error(number) for f in worker.group.close()]

@@ -173,6 +173,21 @@ class WorkerPool:
         self._watcher.start()
         return self._block.arrays
 
+    def add_outputs(self, number: int, layout: Layout) -> dict[str, np.ndarray]:
+        """Make one more buffer of outputs and return its arrays; ATTACH has workers map it.
+
+        Raises:
+            MemoryError: If it doesn't fit in memory.
+        """
+        block = Block(layout)
+        self._start_up.segments[number] = layout, block
+        return block.arrays
+
+    def remove_outputs(self, number: int) -> None:
+        """Give a further buffer of outputs back; DETACH has workers forget it."""
+        if number in self._start_up.segments:
+            self._start_up.segments.pop(number)[1].close()
+
     def _adopt_signals(self) -> None:
         """Keep what the hot path needs of the links at hand."""
         self._requests = [link.request for link in self._links]
@@ -245,6 +260,8 @@ class WorkerPool:
     def _send(self, worker: int, message: bytes) -> None:
         self._messages += 1
         self._links[worker].send(message)
+        if self._command == Command.ATTACH:  # the newest segment
+            self._start_up.send_segment(worker, next(reversed(self._start_up.segments)))
 
     def wait(self, call: str, timeout: float | None = None, *, all_replies: bool = False) -> None:
         """Wait until every worker asked has replied.
@@ -473,8 +490,12 @@ class WorkerPool:
             if self._payloads:
                 self._send(worker, self._payloads[self._waiting.index(worker)])
             return
-        # what killed it once may do so again: that call failed
         words = self._words[worker]
+        if self._command in (Command.ATTACH, Command.DETACH):
+            words[Word.STATUS] = Status.OK  # it came up with the segments that there are now
+            words[Word.DONE] = self._sequence
+            return
+        # what killed it once may do so again: that call failed
         words[Word.STATUS] = Status.HAS_REPLY | Status.FAILED
         words[Word.DONE_AT] = perf_counter_ns()
         words[Word.DONE] = self._sequence
@@ -555,6 +576,8 @@ class WorkerPool:
             link.reply.release()
         self._watcher.release()
         self._words = []
+        for _, segment in self._start_up.segments.values():
+            segment.close()
         if self._block is not None:
             self._block.close()
 

@@ -79,16 +79,20 @@ class Command:
     CALL: Final = 3
     SET_ATTR: Final = 4
     CLOSE: Final = 5
-    CAPTURE: Final = 6
-    STAGE: Final = 7
+    ATTACH: Final = 6
+    """Map one more buffer of outputs, whose descriptor follows on the pipe."""
+
+    DETACH: Final = 7
+    CAPTURE: Final = 8
+    STAGE: Final = 9
     """Check states that RESTORE is to put in place."""
 
-    RESTORE: Final = 8
-    BANK: Final = 9
+    RESTORE: Final = 10
+    BANK: Final = 11
 
 
 COMMAND_NAMES = (
-    *("", "step", "reset", "call", "set_attr", "close"),
+    *("", "step", "reset", "call", "set_attr", "close", "attach", "detach"),
     *("capture_states", "restore_states", "restore_states", "use_episode_bank"),
 )
 """The name of each command, as errors give it."""

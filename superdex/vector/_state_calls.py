@@ -19,6 +19,7 @@ from superdex.vector._results import BatchedResetResult
 from superdex.vector._seeding import select_rows
 
 if TYPE_CHECKING:
+    from superdex.buffers import Ids
     from superdex.vector._calls import EnvCalls
     from superdex.vector._collector import Collector
     from superdex.vector._episodes import Ledger
@@ -49,6 +50,7 @@ class StateCalls:
     _flight: Flight
     _calls: EnvCalls
     _collector: Collector
+    _ids: Ids
     _ledger: Ledger | None
     _unready: np.ndarray | None
     _steps: int
@@ -101,7 +103,7 @@ class StateCalls:
                 positions[worker], _remote.loads(reply.results[0]), strict=True
             ):
                 captured[position] = one
-        results = self._collector.last_results(rows)
+        results = self._collector.outputs.last_results(np.array(rows, np.intp))
         results["ended"] = np.array([one.pending for one in captured], np.bool_)
         if self._mode is AutoresetMode.DISABLED and self._unready is not None:
             results["ended"] = self._unready[rows]
@@ -193,9 +195,13 @@ class StateCalls:
             )
         with _own_words():
             self._calls.ask("restore_states", Command.STAGE, requests)
+        if not rows:
+            return
+        self._ids.advance(np.array(rows, np.intp))
         self._restore = _Restore(rows, state)
         try:
-            self._calls.ask("restore_states", Command.RESTORE, dict.fromkeys(requests))
+            asked = {worker: request.rows for worker, request in requests.items()}
+            self._calls.ask("restore_states", Command.RESTORE, asked)
         except Exception:
             # which of them were reached is not worth knowing: none may be stepped as it is
             self._restore = None
@@ -215,7 +221,7 @@ class StateCalls:
         if restore is None:
             return
         rows, state = restore
-        self._collector.put_results(rows, state.results)
+        self._collector.outputs.put(np.array(rows, np.intp), state.results)
         ended = state.results["ended"]
         if self._mode is AutoresetMode.DISABLED or self._unready is not None:
             if self._unready is None:
@@ -227,10 +233,6 @@ class StateCalls:
             for row, one, over in zip(rows, state.rows, ended, strict=True):
                 self._ledger.adopt(row, *episode_of(one), ended=bool(over))
         self._flight.lifecycle.note_reset()
-        self._note_restored(rows)
-
-    def _note_restored(self, rows: Sequence[int]) -> None:
-        """Rows stand at positions that the caller has no ids of yet."""
 
     def _check_modes(self, state: VectorState) -> None:
         for index, tag in enumerate(state.tags):

@@ -21,7 +21,7 @@ from superdex.vector._episodes import Revival
 from superdex.vector._group import EnvGroup
 from superdex.vector._info import InfoEntry
 from superdex.vector._inner import VectorEnvGroup
-from superdex.vector._layout import OUTPUTS
+from superdex.vector._layout import OUTPUTS, Layout
 from superdex.vector._protocol import (
     COMMAND_NAMES,
     NOTHING,
@@ -74,7 +74,7 @@ class Worker:
         self._outputs: list[GroupArrays | None] = []
         self._last = LastResults(arrays["home"][rows], self._outputs)
         for buffer in range(len(arrays["reward"])):
-            self._add_outputs({k: arrays[k][buffer] for k in OUTPUTS if k in arrays})
+            self._set_outputs(buffer, {k: arrays[k][buffer] for k in OUTPUTS if k in arrays})
         self.group.episodes = arrays["episodes"][rows]
         self.group.clock.record_to(arrays["timing"][rows])
         # a restarted worker goes on counting
@@ -83,12 +83,22 @@ class Worker:
         self._infos = InfoWriter(self.index_range, arrays["info_data"], arrays["info_mask"])
         self._describe()
 
-    def _add_outputs(self, arrays: dict[str, np.ndarray]) -> None:
-        """Have one more buffer of outputs; `arrays` are those of the whole batch."""
+    def add_outputs(self, buffer: int, arrays: dict[str, np.ndarray]) -> None:
+        """Have one more buffer of outputs, which the caller may write to as well."""
+        self._set_outputs(buffer, arrays)
+        self._out(buffer).share()
+
+    def _set_outputs(self, buffer: int, arrays: dict[str, np.ndarray]) -> None:
         rows = slice(self.index_range.start, self.index_range.stop)
         out = GroupArrays(*(arrays[name][rows] for name in OUTPUTS if name in arrays))
         out.last = self._last
-        self._outputs.append(out)
+        self._outputs += [None] * (buffer + 1 - len(self._outputs))
+        self._outputs[buffer] = out
+
+    def _remove_outputs(self, buffers: Sequence[int]) -> None:
+        for buffer in buffers:
+            if buffer < len(self._outputs):
+                self._outputs[buffer] = None
 
     def _out(self, buffer: int) -> GroupArrays:
         out = self._outputs[buffer]
@@ -120,14 +130,12 @@ class Worker:
                 reply.results = self.group.call(*payload)
             elif command == Command.SET_ATTR:
                 self.group.set_attr(*payload)
-            elif command == Command.CAPTURE:
-                reply.results = [_remote.dumps(self.group.states.capture(payload))]
-            elif command == Command.STAGE:
-                self.group.states.stage(payload)
-            elif command == Command.RESTORE:
-                self.group.states.restore()
-            elif command == Command.BANK:
-                self._use_bank(payload)
+            elif command in (Command.CAPTURE, Command.STAGE, Command.RESTORE, Command.BANK):
+                reply.results = self._handle_states(command, payload)
+            elif command == Command.ATTACH:
+                self.add_outputs(*payload)
+            elif command == Command.DETACH:
+                self._remove_outputs(*payload)
             elif command == Command.CLOSE:
                 reply.failures = [Failure.of(failure, "close") for failure in self.group.close()]
         except Exception as error:
@@ -136,6 +144,18 @@ class Worker:
         self.words[Word.ENV_ERRORS] = self.group.env_errors
         reply.notices = self.group.notices.take()
         return reply if reply != NOTHING else NOTHING
+
+    def _handle_states(self, command: int, payload: Any) -> list[bytes]:
+        states = self.group.states
+        if command == Command.CAPTURE:
+            return [_remote.dumps(states.capture(payload))]
+        if command == Command.STAGE:
+            states.stage(payload)
+        elif command == Command.RESTORE:
+            states.restore(payload)
+        else:
+            self._use_bank(payload)
+        return []
 
     def _use_bank(self, bank: bytes | None) -> None:
         self.group.states.use_bank(None if bank is None else _remote.loads(bank))
@@ -200,9 +220,11 @@ def run(
         if built is None:
             return
         try:
-            layout = _remote.loads(connection.recv_bytes())
+            layout, segments = _remote.loads(connection.recv_bytes())
             with Block(layout, recv_handle(connection)) as block:
                 built.attach(block.arrays, worker)
+                for buffer, segment in segments:
+                    built.add_outputs(buffer, _mapped(segment, connection))
                 answer = _revive(built, connection.recv_bytes())
                 connection.send_bytes(_remote.dumps(answer))
                 if not isinstance(answer, Failure):
@@ -295,15 +317,24 @@ def _serve(
 
 
 def _answer(worker: Worker, command: int, connection: Connection) -> Reply:
-    payload = None
+    payload: Any = None
     if worker.words[Word.HAS_PAYLOAD]:
         message = connection.recv_bytes()
         try:
             payload = _remote.loads(message)
         except Exception as error:  # an argument of a class that only the parent can import
             return Reply(failures=[Failure.of(error, COMMAND_NAMES[command])])
+    if command == Command.ATTACH:
+        buffer, layout = payload
+        payload = buffer, _mapped(layout, connection)
     target = worker.words[Word.BUFFER], worker.words[Word.INFO_BUFFER]
     return worker.handle(command, target, payload)
+
+
+def _mapped(layout: Layout, connection: Connection) -> dict[str, np.ndarray]:
+    """Return the arrays of a segment whose descriptor comes next on the pipe."""
+    with Block(layout, recv_handle(connection)) as block:
+        return block.arrays
 
 
 def _dump_reply(reply: Reply, worker: Worker) -> bytes:

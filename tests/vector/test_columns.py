@@ -53,7 +53,7 @@ class Workers:
                 replies.append((number, Reply(entries=entries)))
         self.general = [entry for _, reply in replies for entry in reply.entries]
         self.collector.note(target)
-        return self.collector.step_result(target, touched, replies).info
+        return self.collector.infos(target, touched, replies)
 
 
 def merged(infos: list[Info]) -> Info:
@@ -209,7 +209,7 @@ def test_a_value_is_taken_when_it_is_given():
                 writer.add(row, {"a": shared, "l": [shared]})
             touched, entries = writer.finish(0)
         replies = [(0, Reply(entries=entries))] if entries else []
-        info = workers.collector.step_result((0, 0), [touched], replies).info
+        info = workers.collector.infos((0, 0), [touched], replies)
         assert info["a"].tolist() == [[1, 1], [2, 2]]
         assert [inner[0][0] for inner in info["l"]] == [1, 2]
 
