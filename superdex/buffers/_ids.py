@@ -134,6 +134,10 @@ class Ids:
 
     # ── episodes ────────────────────────────────────────────────────────────────────────────────
 
+    def has_begun(self, row: int) -> bool:
+        """Return whether a row has begun an episode, ever."""
+        return bool(self._episodes[row] > 0)
+
     def episode(self, rows: np.ndarray | None = None) -> np.ndarray:
         """Return the episode ids of rows, all if None: (rows,) uint64, the caller's own."""
         ids = np.empty(self._num_envs if rows is None else len(rows), np.uint64)

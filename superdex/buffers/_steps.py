@@ -213,7 +213,7 @@ class BufferedSteps:
         self._check_can("bind")
         check_buffers(buffers, self.batch_spec())
         buffers["env_id"][:] = np.arange(self.num_envs)
-        return BoundBuffers(self, dict(buffers), self._place_of(buffers))
+        return BoundBuffers(self, dict(buffers))
 
     # ── slots ───────────────────────────────────────────────────────────────────────────────────
 
@@ -417,11 +417,11 @@ class BoundBuffers:
         (4,)
     """
 
-    def __init__(self, owner: BufferedSteps, buffers: dict[str, np.ndarray], place: Any) -> None:
+    def __init__(self, owner: BufferedSteps, buffers: dict[str, np.ndarray]) -> None:
         self.buffers = buffers
         self._written = {name: array for name, array in buffers.items() if name != "env_id"}
         self._owner = owner
-        self._place = place
+        self._place = owner._place_of(self._written)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
         """Do as `reset_into`."""

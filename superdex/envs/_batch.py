@@ -10,7 +10,8 @@ scene and back when the environment itself is used: by a reset, a call, a look a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,13 +106,23 @@ class SceneEnvBatch:
             actions: (K, size), of the action space's dtype.
             observation: (K, size), written in full; rows that were not stepped hold no meaning.
             reward: (K,), likewise.
-            rows: Which environments, sorted; all if None.
+            rows: Which environments, sorted; all if None. Others stay as they are.
 
         Raises:
             RowError: If an action is not finite; nothing has moved then.
         """
-        body, batch = self._body, self._batch
         self._check_finite(actions, rows)
+        with self._others_at_rest(rows):
+            return self._step(actions, observation, reward, rows)
+
+    def _step(
+        self,
+        actions: NDArray[Any],
+        observation: NDArray[Any],
+        reward: NDArray[np.float64],
+        rows: NDArray[np.int32] | None,
+    ) -> Transitions:
+        body, batch = self._body, self._batch
         structured_action = body._action_layout.rows(body._action_layout.clipped_rows(actions))
         body._before_step()
         for _ in range(self._calls):
@@ -132,6 +143,29 @@ class SceneEnvBatch:
         else:
             self._elapsed_steps[rows] += 1
         return self._transitions(info, *stop)
+
+    @contextmanager
+    def _others_at_rest(self, rows: NDArray[np.int32] | None) -> Iterator[None]:
+        """Inside, hooks may write to all environments; those not in `rows` are as before after it.
+
+        A hook writes a whole array: the action of all, say, which is part of the physics' state.
+        """
+        if rows is None:
+            yield
+            return
+        body, states = self._body, self._batch.states
+        resting = np.ones(len(self._envs), np.bool_)
+        resting[rows] = False
+        kept = states[resting]
+        remembered = {name: getattr(body, name)[resting] for name in body.array_fields}
+        try:
+            yield
+        finally:
+            states[resting] = kept
+            for name, values in remembered.items():
+                together = np.array(getattr(body, name))
+                together[resting] = values
+                setattr(body, name, together)
 
     def _transitions(self, info: dict[str, Any], terminated: Any, truncated: Any) -> Transitions:
         count = len(self._envs)

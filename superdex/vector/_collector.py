@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,8 @@ class Collector:
         self._schema = InfoSchema()
         self.columns: list[Column | None] = []
         """The info columns that workers were told of."""
+        self._told = self.columns
+        """Those that all workers were told of by a step or reset."""
         self._schema_changed = False
         self._reader = InfoReader(arrays["info_data"], arrays["info_mask"], ranges)
         self.board = NoticeBoard()
@@ -102,12 +104,22 @@ class Collector:
     # ── results ─────────────────────────────────────────────────────────────────────────────────
 
     def news_for_workers(self) -> Any:
-        """Return the info columns if they changed since the last time, else None."""
-        if not self._schema_changed:
-            return None
-        self._schema_changed = False
-        self._reader.follow(self._schema)
-        self.columns = list(self._schema.columns)
+        """Return the info columns if a call for all rows has to tell them, else None."""
+        columns = self.current_columns()
+        return None if columns is self._told else columns
+
+    def note_told(self) -> None:
+        """All workers are told of the current info columns, with the call that is now sent."""
+        columns = self.current_columns()
+        if columns is not self._told:
+            self._told = columns
+            self._reader.follow(self._schema)
+
+    def current_columns(self) -> list[Column | None]:
+        """Return the info columns, the same list until they change."""
+        if self._schema_changed:
+            self._schema_changed = False
+            self.columns = list(self._schema.columns)
         return self.columns
 
     def step_result(self, target: Target, info: dict[Any, Any]) -> BatchedStepResult:
@@ -167,20 +179,47 @@ class Collector:
         for _, reply in replies:
             entries += reply.entries
             self.board.tell(reply.notices)
-        info = self._merge(entries, columns) if entries else {}
-        for key, (values, mask) in columns.items():
-            if f"_{key}" in info:
-                self._notice_mask(mask_in_the_way(key))
-            info[key], info[f"_{key}"] = self._taken(values), self._taken(mask)
+        info = self.merge(entries, columns, self._num_envs, self._taken)
         if not self._copy:
             _freeze(info)
         return info
 
+    def read_rows(
+        self, columns: Sequence[Column | None], touched: int, rows: np.ndarray
+    ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+        """Yield the info columns that a call for some rows wrote; see `InfoReader.read_rows`."""
+        return self._reader.read_rows(SLOT_BUFFER, columns, touched, rows)
+
+    def merge(
+        self,
+        entries: Sequence[InfoEntry],
+        columns: dict[str, tuple[np.ndarray, np.ndarray]],
+        count: int,
+        taken: Callable[[np.ndarray], np.ndarray],
+    ) -> dict[Any, Any]:
+        """Return the infos of some rows, of what came the general way and what came in columns.
+
+        Args:
+            entries: The former, their rows counted from 0.
+            columns: The latter, values and mask (count, …) by key.
+            count: How many rows.
+            taken: Returns an array of `columns` as the caller gets it.
+        """
+        info = self._merge(entries, columns, count) if entries else {}
+        for key, (values, mask) in columns.items():
+            if f"_{key}" in info:
+                self._notice_mask(mask_in_the_way(key))
+            info[key], info[f"_{key}"] = taken(values), taken(mask)
+        return info
+
     def _merge(
-        self, entries: list[InfoEntry], columns: dict[str, tuple[np.ndarray, np.ndarray]]
+        self,
+        entries: Sequence[InfoEntry],
+        columns: dict[str, tuple[np.ndarray, np.ndarray]],
+        count: int,
     ) -> dict[Any, Any]:
         """Merge what came the general way, together with columns of the same keys."""
-        merged = merge_infos(entries, self._num_envs, self._notice_mask)
+        merged = merge_infos(entries, count, self._notice_mask)
         self._schema_changed |= self._schema.learn(merged)
         for key in merged.keys() & columns.keys():
             values, mask = columns.pop(key)
@@ -188,7 +227,7 @@ class Collector:
                 (int(i), {key: values[i].copy()}) for i in np.flatnonzero(mask)
             ]
             both += [(row, {key: info[key]}) for row, info in entries if key in info]
-            merged.update(merge_infos(both, self._num_envs, self._notice_mask))
+            merged.update(merge_infos(both, count, self._notice_mask))
         return merged
 
     def _notice_mask(self, message: str) -> None:

@@ -153,33 +153,46 @@ class EnvGroup:
 
     # ── stepping ────────────────────────────────────────────────────────────────────────────────
 
-    def step(self, actions: np.ndarray, out: GroupArrays, infos: InfoWriter) -> None:
-        """Step every environment once; autoreset as the mode says.
+    def step(
+        self,
+        actions: np.ndarray,
+        out: GroupArrays,
+        infos: InfoWriter,
+        rows: np.ndarray | None = None,
+    ) -> None:
+        """Step every environment once, or some; autoreset as the mode says.
 
         Args:
-            actions: (K, …), owned by the group: environments may keep views of it.
-            out: Written in full.
+            actions: One for each that is stepped, (K, …) if all are; owned by the group:
+                environments may keep views of it.
+            out: Written in full, or those rows of it.
             infos: Takes each environment's info.
+            rows: Which environments, sorted, intp; all if None. The others rest.
 
         Raises:
             EnvFailure: At the first environment that raises, if that is not to be contained.
         """
         if self._batched is not None:
-            self._step_at_once(self._batched, actions, out, infos)
+            self._step_at_once(self._batched, actions, out, infos, rows)
         else:
-            self._step_one_by_one(actions, out, infos)
+            self._step_one_by_one(actions, out, infos, rows)
 
     def _step_at_once(
-        self, batched: BatchedStep, actions: np.ndarray, out: GroupArrays, infos: InfoWriter
+        self,
+        batched: BatchedStep,
+        actions: np.ndarray,
+        out: GroupArrays,
+        infos: InfoWriter,
+        rows: np.ndarray | None,
     ) -> None:
-        out.clear_flags()
-        idle = self._pending | self._lost.keys()
+        out.clear_flags(rows)
+        idle = self._idle_rows(rows)
         try:
-            ended = batched.step(actions, out, infos, idle)
+            ended = batched.step(actions, out, infos, idle, rows)
         except RowError as failure:  # nothing has moved yet
             self._replace(failure.row, "step", failure.__cause__ or failure)
             self._lose(failure.row, ENV_ERROR)
-            return self.step(actions, out, infos)
+            return self.step(actions, out, infos, rows)
         except EnvFailure:
             raise
         except BaseException as error:
@@ -189,25 +202,41 @@ class EnvGroup:
             out.observation[row], out.reward[row] = observation, 0.0
             if info:
                 infos.add(row, info)
-        self._finish_step(ended, idle, out)
+        self._finish_step(ended, idle, out, rows)
         return None
 
-    def _finish_step(self, ended: list[int], idle: Set[int], out: GroupArrays) -> None:
-        self.env_steps += len(self.envs) - len(idle)
+    def _idle_rows(self, rows: np.ndarray | None) -> Set[int]:
+        """Return those of the rows that are not stepped: they are reset, or say they are lost."""
+        idle = self._pending
+        if self._lost:
+            idle = idle.union(self._lost)
+        if rows is not None and idle:
+            idle = idle.intersection(rows.tolist())
+        return idle
+
+    def _finish_step(
+        self, ended: list[int], idle: Set[int], out: GroupArrays, rows: np.ndarray | None
+    ) -> None:
+        self.env_steps += (len(self.envs) if rows is None else len(rows)) - len(idle)
         if ended or idle:
             out.flagged = True
-            self._pending = set(ended) if self._autoresets_next_step else set()
+            resting = set() if rows is None else self._pending.difference(rows.tolist())
+            self._pending = resting | set(ended) if self._autoresets_next_step else set()
 
-    def _step_one_by_one(self, actions: np.ndarray, out: GroupArrays, infos: InfoWriter) -> None:
-        out.clear_flags()
+    def _step_one_by_one(
+        self, actions: np.ndarray, out: GroupArrays, infos: InfoWriter, rows: np.ndarray | None
+    ) -> None:
+        out.clear_flags(rows)
         steps = self.clock.steps if self.clock.due else self._steps
-        idle = self._pending  # rows that are not stepped: they are reset, or say that they are lost
-        if self._lost:
-            idle = idle | self._lost.keys()
+        idle = self._idle_rows(rows)
         ended: list[int] = []
         rewards: list[float] = []
         pieces: list[bytes] = []
-        turns: Any = enumerate(zip(steps, actions, strict=True))
+        where: Any = slice(None) if rows is None else rows
+        asked: Sequence[int] = range(len(steps)) if rows is None else rows.tolist()
+        if rows is not None:
+            steps = [steps[row] for row in asked]
+        turns: Any = zip(asked, zip(steps, actions, strict=True), strict=True)
         while True:
             try:
                 self._step_rows(turns, idle, out, infos, ended, rewards, pieces)
@@ -215,7 +244,7 @@ class EnvGroup:
             except EnvFailure:
                 raise
             except BaseException as error:
-                row = len(rewards)
+                row = asked[len(rewards)]
                 self._replace(row, "step", error)
                 self._lose(row, ENV_ERROR)
                 # the same row again, which is lost now
@@ -224,9 +253,9 @@ class EnvGroup:
                 turns = chain([(row, (None, None))], turns)
         if self._small:
             joined = np.frombuffer(b"".join(pieces), self._cast.dtype)
-            out.observation[:] = joined.reshape(out.observation.shape)
-        out.reward[:] = rewards
-        self._finish_step(ended, idle, out)
+            out.observation[where] = joined.reshape(len(rewards), *self._cast.shape)
+        out.reward[where] = rewards
+        self._finish_step(ended, idle, out, rows)
 
     def _step_rows(
         self,
@@ -349,16 +378,18 @@ class EnvGroup:
         options: Sequence[dict[str, Any] | None],
         out: GroupArrays,
         infos: InfoWriter,
+        *,
+        others_rest: bool = False,
     ) -> None:
         """Reset the environments at `rows` and clear their pending autoresets.
 
-        Other rows of `out` are left as they are, except that the rewards and flags of all are zero.
+        Other rows of `out` are left as they are, except that the rewards and flags of all are zero,
+        unless those are to be left alone too.
 
         Raises:
             EnvFailure: At the first environment that raises, if that is not to be contained.
         """
-        out.reward.fill(0.0)
-        out.clear_flags()
+        out.clear_results(np.array(rows, np.intp) if others_rest else None)
         for row, seed, chosen in zip(rows, seeds, options, strict=True):
             self._pending.discard(row)
             self._lost.pop(row, None)

@@ -58,6 +58,7 @@ from superdex.vector._pool import WorkerPool
 from superdex.vector._process import refuse_in_unguarded_main, warn_of_crowd
 from superdex.vector._protocol import Command, Construction, ResetRequest, Word
 from superdex.vector._results import BatchedResetResult, BatchedStepResult
+from superdex.vector._row_calls import RowCalls
 from superdex.vector._seeding import (
     Options,
     Seed,
@@ -65,7 +66,9 @@ from superdex.vector._seeding import (
     normalize_seeds,
     select_rows,
 )
+from superdex.vector._send_receive import SendReceiveCalls
 from superdex.vector._settings import AutoresetOptions, GroupSettings
+from superdex.vector._slots import SlotCalls, Ticket
 from superdex.vector._spaces import batch_boxes
 from superdex.vector._split import Split, split_envs
 from superdex.vector._startup import raise_all
@@ -75,7 +78,13 @@ from superdex.vector._statistics import Statistics, pool_statistics
 __all__ = ["HybridVectorEnv"]
 
 
-class HybridVectorEnv(StateCalls, BufferCalls, VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+class HybridVectorEnv(
+    StateCalls,
+    SendReceiveCalls,
+    SlotCalls,
+    BufferCalls,
+    VectorEnv[np.ndarray, np.ndarray, np.ndarray],
+):
     """Steps N environments as one batch: W worker processes, each stepping K environments in turn.
 
     Environment i is slot i % K of worker i // K. Its trajectory is bit-identical to a plain loop
@@ -203,6 +212,8 @@ class HybridVectorEnv(StateCalls, BufferCalls, VectorEnv[np.ndarray, np.ndarray,
         self._reset_masks = reset_masks
         self._timeout = timeout
         self._steps = 0
+        self._steps_whole_workers = inner_env_cls is not None
+        self._tickets: list[Ticket] = []
         # which environments must be reset before a step; None where none can be among them
         self._unready: np.ndarray | None = np.ones(len(env_fns), np.bool_)
         self._final_statistics: Statistics | None = None
@@ -304,6 +315,9 @@ class HybridVectorEnv(StateCalls, BufferCalls, VectorEnv[np.ndarray, np.ndarray,
         self._ids = Ids(arrays["episodes"])
         self._env_ids = np.arange(self.num_envs, dtype=np.int32)
         self._spec = batch_spec(layout)
+        self._row_calls = RowCalls(
+            self._pool, self._flight, self._split, self._collector, self._ledger
+        )
         self._allocated = AllocatedBuffers(
             FIRST_ALLOCATED, [name for name in WRITTEN_BY_WORKERS if name in self._spec]
         )
@@ -352,7 +366,8 @@ class HybridVectorEnv(StateCalls, BufferCalls, VectorEnv[np.ndarray, np.ndarray,
     ) -> BatchedResetResult:
         """Reset all environments and clear their pending autoresets.
 
-        After an interrupted call it first waits for that call and drops its result.
+        After an interrupted call it first waits for that call and drops its result, and so it does
+        with slots in flight.
 
         Args:
             seed: None; an int s, so that environment i gets s + i; or a list, tuple or integer
@@ -370,7 +385,7 @@ class HybridVectorEnv(StateCalls, BufferCalls, VectorEnv[np.ndarray, np.ndarray,
         """
         check_timeout(timeout)
         try:
-            self._note_result(self._flight.drain())
+            self._drain()
             self.reset_async(seed=seed, options=options)
             return self.reset_wait(timeout)
         except KeyboardInterrupt:
@@ -458,7 +473,8 @@ class HybridVectorEnv(StateCalls, BufferCalls, VectorEnv[np.ndarray, np.ndarray,
     ) -> None:
         if self._ledger is not None:
             seeds = self._ledger.begin_reset(rows, seeds, options)
-        requests = [ResetRequest([], [], []) for _ in self._split.ranges]
+        columns = self._collector.news_for_workers()
+        requests = [ResetRequest([], [], [], columns) for _ in self._split.ranges]
         for row, seed, chosen in zip(rows, seeds, options, strict=True):
             worker, slot = self._split.locate(row)
             requests[worker].rows.append(slot)
@@ -466,6 +482,7 @@ class HybridVectorEnv(StateCalls, BufferCalls, VectorEnv[np.ndarray, np.ndarray,
             requests[worker].options.append(chosen)
         payloads = _remote.dump_requests(requests, "options of reset")
         self._flight.check_alive("reset")
+        self._collector.note_told()
         if self._allocated.dropped:
             self._give_back()
         partial = len(rows) < self.num_envs
@@ -519,6 +536,8 @@ class HybridVectorEnv(StateCalls, BufferCalls, VectorEnv[np.ndarray, np.ndarray,
         np.copyto(self._action, actions, casting="same_kind")
         columns = self._collector.news_for_workers()
         payloads = [] if columns is None else [_remote.dumps(columns)] * self.num_workers
+        if columns is not None:
+            self._collector.note_told()
         self._flight.start("step", Command.STEP, self._collector.next_target(place), payloads)
 
     def step_wait(self, timeout: float | None = None) -> BatchedStepResult:
@@ -545,6 +564,11 @@ class HybridVectorEnv(StateCalls, BufferCalls, VectorEnv[np.ndarray, np.ndarray,
 
     def _limit(self, timeout: float | None) -> float | None:
         return self._timeout if timeout is None else timeout
+
+    def _drain(self) -> None:
+        """Wait for what was interrupted or is in flight, and drop its results."""
+        self._note_result(self._flight.drain())
+        self._drop_slots()
 
     def _note_result(self, call: str | None) -> None:
         """Note what a step or reset that has come to its end says of the environments' episodes."""
@@ -675,7 +699,7 @@ class HybridVectorEnv(StateCalls, BufferCalls, VectorEnv[np.ndarray, np.ndarray,
         self._finalizer.cancel()
         failures = self._pool.close(5.0 if timeout is None else float(timeout))
         # views of the block hold its memory and a descriptor
-        del self._action, self._timing, self._collector, self._calls, self._ids
+        del self._action, self._timing, self._collector, self._calls, self._ids, self._row_calls
         raise_all(failures)
 
     def __del__(self) -> None:

@@ -85,8 +85,20 @@ class VectorEnvGroup:
         assert self._env is not None, "used after close"
         return self._env
 
-    def step(self, actions: np.ndarray, out: GroupArrays, infos: InfoWriter) -> None:
-        """Step all environments; as `EnvGroup.step`."""
+    def step(
+        self,
+        actions: np.ndarray,
+        out: GroupArrays,
+        infos: InfoWriter,
+        rows: np.ndarray | None = None,
+    ) -> None:
+        """Step all environments; as `EnvGroup.step`, but that `rows` name all if any."""
+        if rows is not None:  # `out` may hold their last results
+            assert len(rows) == len(self.indices), "the class steps all or none"
+            scratch = out.scratch()
+            self.step(actions, scratch, infos)
+            out.take(scratch)
+            return
         try:
             observation, reward, terminated, truncated, info = self.env.step(actions)
         except BaseException as error:
@@ -200,10 +212,11 @@ class VectorEnvGroup:
         options: Sequence[dict[str, Any] | None],
         out: GroupArrays,
         infos: InfoWriter,
+        *,
+        others_rest: bool = False,
     ) -> None:
         """Reset the environments at `rows`; as `EnvGroup.reset`, with the same options for all."""
-        out.reward.fill(0.0)
-        out.clear_flags()
+        out.clear_results(np.array(rows, np.intp) if others_rest else None)
         if not rows:
             return
         if any(entry != options[0] for entry in options):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
@@ -17,9 +17,11 @@ from superdex.vector._calls import EnvCalls
 from superdex.vector._collector import Collector
 from superdex.vector._flight import Flight
 from superdex.vector._layout import segment_layout
+from superdex.vector._lifecycle import State
 from superdex.vector._local import LocalPool
 from superdex.vector._pool import WorkerPool
 from superdex.vector._protocol import Command
+from superdex.vector._row_calls import RowCalls
 from superdex.vector._split import check_count
 
 __all__ = ["BufferCalls"]
@@ -30,10 +32,25 @@ _ROWS_OF_THE_TABLE = {
     "bind": "call",
     "allocate_buffers": "call",
     "reset_into": "reset",
-    "reset_slots": "reset",
-    "reset_slots_into": "reset",
+    **dict.fromkeys(("step_slots", "step_slots_into", "step_slots_checked"), "step_rows"),
+    **dict.fromkeys(("step_slots_into_checked", "submit_slots", "send"), "step_rows"),
+    **dict.fromkeys(("reset_slots", "reset_slots_into"), "reset_rows"),
+    **dict.fromkeys(("observe_slots", "observe_slots_into"), "observe_rows"),
+    **dict.fromkeys(("wait_slots", "open_tickets", "recv", "in_flight"), "take_rows"),
 }
 """As what the lifecycle knows a call; the others it knows as "step"."""
+
+
+class Place(NamedTuple):
+    """A buffer that workers write to themselves.
+
+    Attributes:
+        number: Among all buffers of outputs.
+        buffers: The caller's arrays.
+    """
+
+    number: int
+    buffers: Buffers
 
 
 class BufferCalls(BufferedSteps):
@@ -51,6 +68,9 @@ class BufferCalls(BufferedSteps):
     _spec: BatchSpec
     _steps: int
     _timeout: float | None
+    _row_calls: RowCalls
+    _steps_whole_workers: bool
+    """Whether an inner class steps all environments of a worker together."""
 
     def batch_spec(self) -> BatchSpec:
         """Return the arrays of a batch, for `allocate`, `step_into` and the like.
@@ -66,19 +86,24 @@ class BufferCalls(BufferedSteps):
 
     def _check_can(self, call: str) -> None:
         lifecycle = self._flight.lifecycle
-        if call == "reset_into" and lifecycle.interrupted:
-            return  # as `reset`, it drains what was interrupted
+        if call == "reset_into" and (lifecycle.interrupted or lifecycle.state is State.SLOTS):
+            return  # as `reset`, it drains what was interrupted and drops what is in flight
         lifecycle.check(_ROWS_OF_THE_TABLE.get(call, "step"), call)
 
     def _check_rows(self, call: str, rows: np.ndarray | None) -> None:
-        if self._unready is None or not call.startswith("step"):
+        table_row = _ROWS_OF_THE_TABLE.get(call, "step")
+        if rows is not None:
+            self._row_calls.check_free(call, rows)
+            if self._steps_whole_workers and table_row == "step_rows":
+                self._row_calls.check_whole_workers(call, rows)
+        if self._unready is None or table_row not in ("step", "step_rows"):
             return
         unready = self._unready if rows is None else self._unready[rows]
         if unready.any():
             first = int(np.flatnonzero(unready)[0])
             first = first if rows is None else int(rows[first])
             why = "has finished its episode and autoreset is disabled"
-            if self._steps == 0:
+            if not self._ids.has_begun(first):
                 why = "was never reset"
             elif self._mode is not AutoresetMode.DISABLED:
                 why = "was not restored to the end"
@@ -104,7 +129,9 @@ class BufferCalls(BufferedSteps):
         if rows is not None:
             return self._step_some(rows, actions)
         try:
-            self._start_step(actions, place)
+            self._start_step(actions, None if place is None else place.number)
+            if place is not None:
+                self._write_known(None, place.buffers)  # while the workers are busy
             return self._finish("step", self._timeout)
         except KeyboardInterrupt:
             self._flight.interrupt()
@@ -114,8 +141,10 @@ class BufferCalls(BufferedSteps):
         if rows is not None:
             return self._reset_some(rows, seeds, options)
         try:
-            self._note_result(self._flight.drain())
-            self._start_full_reset(seeds, options, place)
+            self._drain()
+            self._start_full_reset(seeds, options, None if place is None else place.number)
+            if place is not None:
+                self._write_known(None, place.buffers)
             return self._finish("reset", self._timeout)
         except KeyboardInterrupt:
             self._flight.interrupt()
@@ -124,15 +153,20 @@ class BufferCalls(BufferedSteps):
     def _write_rows(self, rows: np.ndarray | None, buffers: Buffers, place: Any) -> None:
         if place is None:
             self._collector.outputs.write(rows, buffers)
+            self._write_known(rows, buffers)
+        self._ids.write_episode(buffers["episode_id"], rows)
+
+    def _write_known(self, rows: np.ndarray | None, buffers: Buffers) -> None:
+        """Write what is known before there are results."""
         if "action" in buffers:
             buffers["action"][...] = self._action if rows is None else self._action[rows]
         if "env_id" in buffers:
             buffers["env_id"][...] = self._env_ids if rows is None else rows
         self._ids.write_state(buffers["state_id"], rows)
-        self._ids.write_episode(buffers["episode_id"], rows)
 
-    def _place_of(self, buffers: Buffers) -> int | None:
-        return self._allocated.find(buffers)
+    def _place_of(self, buffers: Buffers) -> Place | None:
+        number = self._allocated.find(buffers)
+        return None if number is None else Place(number, buffers)
 
     # ── buffers that workers write to ───────────────────────────────────────────────────────────
 
@@ -205,8 +239,8 @@ class BufferCalls(BufferedSteps):
         """Wait for the call in flight and return its info."""
 
     @abstractmethod
-    def _note_result(self, call: str | None) -> None:
-        """Note what a call that has come to its end says of the environments."""
+    def _drain(self) -> None:
+        """Wait for what was interrupted or is in flight, and drop it."""
 
     @abstractmethod
     def _step_some(self, rows: np.ndarray, actions: np.ndarray) -> Any:

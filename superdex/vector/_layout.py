@@ -5,6 +5,10 @@ bytes, cut into named arrays::
 
     control      (W, 24)         int64   one cache line or more a worker: commands, replies, counts
     action       (N, …)                  written by the parent, read by the workers
+    counters     (W, 16)         int64   ┐ the queue of each worker's requests, which are calls for
+    headers      (W, K, 16)      int64   │ some rows; see `_queue`
+    rows         (W, K)          int32   ┘
+    bell         (8,)            int64   whether the caller sleeps until one of them is done
     home         (N,)            int16   which buffer holds each row's last results, by the parent
     observation  (3, N, …)               ┐
     reward       (3, N)          float64 │
@@ -36,6 +40,7 @@ from gymnasium.spaces import Box
 from numpy.typing import DTypeLike
 
 from superdex.buffers import ArraySpec, BatchSpec
+from superdex.vector._queue import COUNTERS, HEADER_WORDS
 from superdex.vector._timing import Record
 
 __all__ = [
@@ -68,6 +73,8 @@ _BUFFERS = 3
 
 ALIGNMENT = 64
 """Bytes: a cache line, so that no two workers write to one."""
+
+_INTS_PER_LINE = ALIGNMENT // 4
 
 MAX_INFO_COLUMNS = 62
 """Columns that one control word can flag as written."""
@@ -125,6 +132,7 @@ def batch_layout(
 ) -> Layout:
     """Return the layout of a batch; observation and action are the spaces of one environment."""
     n = num_envs
+    largest = -(-num_envs // num_workers)
     buffered: dict[str, tuple[tuple[int, ...], DTypeLike]] = {
         "observation": ((n, *observation.shape), observation.dtype),
         "reward": ((n,), np.float64),
@@ -141,6 +149,10 @@ def batch_layout(
         {
             "control": ((num_workers, CONTROL_WORDS), np.int64),
             "action": ((n, *action.shape), action.dtype),
+            "counters": ((num_workers, COUNTERS), np.int64),
+            "headers": ((num_workers, largest, HEADER_WORDS), np.int64),
+            "rows": ((num_workers, -(-largest // _INTS_PER_LINE) * _INTS_PER_LINE), np.int32),
+            "bell": ((ALIGNMENT // 8,), np.int64),
             "home": ((n,), np.int16),
             "episodes": ((n,), np.int64),
             "timing": ((n, Record.LENGTH), np.float64),

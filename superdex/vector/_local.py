@@ -22,14 +22,54 @@ from superdex.vector._protocol import (
     Command,
     Construction,
     Reply,
+    RowsPayload,
     Status,
     Target,
     Word,
 )
+from superdex.vector._queue import Request
 from superdex.vector._remote import EnvFailure, Failure
+from superdex.vector._requests import Books, Part
 from superdex.vector._worker import Worker
 
 __all__ = ["LocalPool"]
+
+
+class LocalRequests:
+    """The requests to workers in this process, which do each as soon as it is submitted.
+
+    Args:
+        pool: The workers.
+    """
+
+    def __init__(self, pool: LocalPool) -> None:
+        self.books = Books()
+        self._pool = pool
+        self._told: list[Any] = [None] * len(pool.nanoseconds_waiting)
+
+    def prepare(self, parts: Sequence[Part], call: str) -> None:
+        """Pickle what a worker is told, so that it has its own; as `WorkerRequests.prepare`."""
+        for part in parts:
+            part.tell(self.books.current_columns(), self._told[part.worker])
+
+    def submit(self, parts: Sequence[Part]) -> None:
+        """Have the workers do these requests now, one after the other."""
+        for part in parts:
+            payload = _remote.loads(part.message) if part.message else None
+            self._told[part.worker] = part.columns
+            self._pool.do_rows(part, payload)
+            part.is_done = True
+            self.books.note_done(part)
+
+    def wait(
+        self,
+        call: str,
+        concerned: set[int],
+        is_enough: Callable[[], bool],
+        failures: Callable[[], Sequence[Exception]] = tuple,
+        timeout: float | None = None,
+    ) -> None:
+        """Return at once: `submit` did the work."""
 
 
 class LocalPool:
@@ -50,6 +90,7 @@ class LocalPool:
         self.nanoseconds_waiting = [0] * len(constructions)
         self.nanoseconds_returning = [0] * len(constructions)
         self.restarts = [0] * len(constructions)
+        self.requests = LocalRequests(self)
         self._workers: list[Worker] = []
         self._replies: dict[int, Reply] = {}
         self._closed = False
@@ -132,6 +173,18 @@ class LocalPool:
             if reply is not NOTHING:
                 self._replies[number] = reply
                 self.status |= Status.FAILED if reply.failures else Status.HAS_REPLY
+
+    def do_rows(self, part: Part, payload: RowsPayload | None) -> None:
+        """Have a worker do a request."""
+        worker = self._workers[part.worker]
+        rows, started = part.rows - worker.index_range.start, perf_counter_ns()
+        request = Request(part.command, rows, payload is not None, started)
+        part.reply, part.touched = worker.handle_rows(request, payload)
+        nanoseconds = perf_counter_ns() - started
+        self.nanoseconds_waiting[part.worker] += nanoseconds
+        worker.words[Word.BUSY_NS] += nanoseconds
+        if part.command == Command.STEP_ROWS:
+            worker.group.clock.plan(nanoseconds * len(worker.index_range) // len(rows))
 
     def wait(self, call: str, timeout: float | None = None, *, all_replies: bool = False) -> None:
         """Return at once: `wake` did the work."""

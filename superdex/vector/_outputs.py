@@ -78,6 +78,11 @@ class Outputs:
         arrays = self._buffers[number]
         return np.asarray(arrays["terminated"] | arrays["truncated"])
 
+    def ended_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Return which episodes ended in the last call for some rows, (rows,) bool."""
+        arrays = self._buffers[SLOT_BUFFER]
+        return np.asarray(arrays["terminated"][rows] | arrays["truncated"][rows])
+
     def autoreset_mask(self) -> np.ndarray:
         """Return which rows were reset within the last call for them: (num_envs,) bool, a copy."""
         mask = np.empty(len(self.home), np.bool_)

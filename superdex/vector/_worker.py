@@ -15,23 +15,26 @@ import numpy as np
 
 from superdex._parent_process import end_with_parent
 from superdex.vector import _remote
+from superdex.vector._bell import Ringer
 from superdex.vector._block import Block
 from superdex.vector._columns import InfoWriter
 from superdex.vector._episodes import Revival
 from superdex.vector._group import EnvGroup
 from superdex.vector._info import InfoEntry
 from superdex.vector._inner import VectorEnvGroup
-from superdex.vector._layout import OUTPUTS, Layout
+from superdex.vector._layout import OUTPUTS, SLOT_BUFFER, Layout
 from superdex.vector._protocol import (
     COMMAND_NAMES,
     NOTHING,
     Command,
     Construction,
     Reply,
+    RowsPayload,
     Status,
     Target,
     Word,
 )
+from superdex.vector._queue import Outcome, Request, RequestQueue
 from superdex.vector._remote import EnvFailure, Failure
 from superdex.vector._rows import GroupArrays, LastResults
 from superdex.vector._signal import Signal
@@ -70,6 +73,7 @@ class Worker:
         """Work on this worker's rows of a block from now on."""
         rows = slice(self.index_range.start, self.index_range.stop)
         self.words = memoryview(arrays["control"][worker])
+        self.queue = RequestQueue(*(arrays[k][worker] for k in ("counters", "headers", "rows")))
         self._action = arrays["action"][rows]
         self._outputs: list[GroupArrays | None] = []
         self._last = LastResults(arrays["home"][rows], self._outputs)
@@ -124,6 +128,8 @@ class Worker:
             if command == Command.RESET:
                 buffer, info_buffer = target
                 out = self._out(buffer)
+                if payload.columns is not None:
+                    self._infos.follow(payload.columns)
                 self.group.reset(payload.rows, payload.seeds, payload.options, out, self._infos)
                 reply.entries = self._finish_infos(info_buffer)
             elif command == Command.CALL:
@@ -176,6 +182,35 @@ class Worker:
             return Reply(entries, group.notices.take())
         return NOTHING
 
+    def handle_rows(self, request: Request, payload: RowsPayload | None) -> tuple[Reply, int]:
+        """Step or reset some environments; return as `handle`, and a bit for each info column."""
+        group, rows, out = self.group, request.rows, self._out(SLOT_BUFFER)
+        try:
+            if payload is not None and payload.columns is not None:
+                self._infos.follow(payload.columns)
+            if request.command == Command.STEP_ROWS:
+                group.step(self._action[rows], out, self._infos, rows)
+            else:
+                assert payload is not None, "a reset tells seeds and options"
+                group.reset(
+                    rows.tolist(),
+                    payload.seeds,
+                    payload.options,
+                    out,
+                    self._infos,
+                    others_rest=True,
+                )
+            touched, entries = self._infos.finish(SLOT_BUFFER, rows)
+        except Exception as error:
+            return self._failed(error, request.command), 0
+        self.words[Word.ENV_STEPS] = group.env_steps
+        self.words[Word.ENV_ERRORS] = group.env_errors
+        if request.command == Command.RESET_ROWS:
+            self._describe()
+        if entries or group.notices.pending:
+            return Reply(entries, group.notices.take()), touched
+        return NOTHING, touched
+
     def _failed(self, error: Exception, command: int) -> Reply:
         self._infos.discard()
         self.words[Word.ENV_ERRORS] = self.group.env_errors
@@ -199,6 +234,7 @@ def run(
     worker: int,
     connection: Connection,
     alarm: Connection,
+    bell: Connection,
     inquiry: Connection,
     request: Signal,
     reply: Signal,
@@ -209,6 +245,7 @@ def run(
         worker: The worker's number.
         connection: The pipe to the parent.
         alarm: Where a byte tells the parent at once that something failed.
+        bell: Where a byte wakes the parent that waits for several workers.
         inquiry: Where the parent asks what takes so long.
         request: Woken by the parent when there is a command.
         reply: Wakes the parent.
@@ -228,7 +265,8 @@ def run(
                 answer = _revive(built, connection.recv_bytes())
                 connection.send_bytes(_remote.dumps(answer))
                 if not isinstance(answer, Failure):
-                    _serve(built, connection, alarm, request, reply)
+                    ringer = Ringer(block.arrays["bell"], bell)
+                    _serve(built, connection, alarm, ringer, request, reply)
         finally:
             built.group.close()
     except (EOFError, ConnectionError):
@@ -279,9 +317,14 @@ def _revive(worker: Worker, message: bytes) -> str | Failure:
 
 
 def _serve(
-    worker: Worker, connection: Connection, alarm: Connection, request: Signal, reply: Signal
+    worker: Worker,
+    connection: Connection,
+    alarm: Connection,
+    ringer: Ringer,
+    request: Signal,
+    reply: Signal,
 ) -> None:
-    words = worker.words
+    words, queue = worker.words, worker.queue
     done = words[Word.DONE]
     idle, transport, busy = words[Word.IDLE_NS], words[Word.TRANSPORT_NS], words[Word.BUSY_NS]
     idle_since = perf_counter_ns()
@@ -291,7 +334,11 @@ def _serve(
         request.wait()
         sequence = words[Word.SEQUENCE]
         if sequence == done:
-            continue  # a wake-up too many
+            if (asked := queue.next()) is not None:  # else a wake-up too many
+                idle_since = _serve_rows(worker, asked, connection, ringer, idle_since)
+                idle, transport = words[Word.IDLE_NS], words[Word.TRANSPORT_NS]
+                busy = words[Word.BUSY_NS]
+            continue
         sent_at, started = words[Word.SENT_AT], perf_counter_ns()
         command = words[Word.COMMAND]
         answer = _answer(worker, command, connection)
@@ -316,14 +363,55 @@ def _serve(
             connection.send_bytes(message)
 
 
+def _serve_rows(
+    worker: Worker, asked: Request, connection: Connection, ringer: Ringer, idle_since: int
+) -> int:
+    """Do the next request of the queue; return when that was done."""
+    words, started = worker.words, perf_counter_ns()
+    answer, touched = _answer_rows(worker, asked, connection)
+    message = None if answer is NOTHING else _dump_reply(answer, worker)
+    status = Status.OK if message is None else Status.HAS_REPLY
+    if answer.failures:
+        status |= Status.FAILED
+    done_at = perf_counter_ns()
+    if asked.sent_at > idle_since:
+        words[Word.IDLE_NS] += asked.sent_at - idle_since
+        words[Word.TRANSPORT_NS] += started - asked.sent_at
+    words[Word.BUSY_NS] += done_at - started
+    worker.queue.complete(Outcome(status, touched, done_at))
+    ringer.ring()
+    if asked.command == Command.STEP_ROWS:
+        group = worker.group
+        group.clock.plan((done_at - started) * len(group.indices) // len(asked.rows))
+    if message is not None:
+        connection.send_bytes(message)
+    return done_at
+
+
+def _answer_rows(worker: Worker, asked: Request, connection: Connection) -> tuple[Reply, int]:
+    payload = None
+    if asked.has_payload:
+        payload = _payload(connection, asked.command)
+        if isinstance(payload, Reply):
+            return payload, 0
+    return worker.handle_rows(asked, payload)
+
+
+def _payload(connection: Connection, command: int) -> Any:
+    """Return the payload of a command, or the reply to it where it can't be read."""
+    message = connection.recv_bytes()
+    try:
+        return _remote.loads(message)
+    except Exception as error:  # an argument of a class that only the parent can import
+        return Reply(failures=[Failure.of(error, COMMAND_NAMES[command])])
+
+
 def _answer(worker: Worker, command: int, connection: Connection) -> Reply:
     payload: Any = None
     if worker.words[Word.HAS_PAYLOAD]:
-        message = connection.recv_bytes()
-        try:
-            payload = _remote.loads(message)
-        except Exception as error:  # an argument of a class that only the parent can import
-            return Reply(failures=[Failure.of(error, COMMAND_NAMES[command])])
+        payload = _payload(connection, command)
+        if isinstance(payload, Reply):
+            return payload
     if command == Command.ATTACH:
         buffer, layout = payload
         payload = buffer, _mapped(layout, connection)

@@ -51,6 +51,7 @@ class Workers:
             touched.append(bits)
             if entries:
                 replies.append((number, Reply(entries=entries)))
+        self.collector.note_told()
         self.general = [entry for _, reply in replies for entry in reply.entries]
         self.collector.note(target)
         return self.collector.infos(target, touched, replies)
@@ -204,6 +205,7 @@ def test_a_value_is_taken_when_it_is_given():
             news = workers.collector.news_for_workers()
             if news is not None:
                 writer.follow(news)
+                workers.collector.note_told()
             for row in range(2):
                 shared[:] = row + 1
                 writer.add(row, {"a": shared, "l": [shared]})

@@ -50,7 +50,7 @@ def kill(envs: HybridVectorEnv, *workers: int) -> None:
 
 
 def await_deaths(envs: HybridVectorEnv, *workers: int) -> None:
-    dead = envs._pool._watcher.dead  # type: ignore[union-attr]
+    dead = envs._pool.watcher.dead  # type: ignore[union-attr]
     deadline = time.monotonic() + 10
     while not dead.issuperset(workers) and time.monotonic() < deadline:
         time.sleep(0.001)
