@@ -82,6 +82,7 @@ def test_version_is_the_distributions():
         "superdex",
         "superdex.errors",
         "superdex.vector",
+        "superdex.states",
         "superdex.scenes",
         "superdex.envs",
         "superdex.testing",

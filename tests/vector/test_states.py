@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -20,6 +19,7 @@ from superdex.errors import (
     CallPending,
     ClosedError,
     ResetNeeded,
+    StaleStateError,
     StateCaptureUnsupported,
     WorkerDied,
     WorkerRaised,
@@ -29,6 +29,7 @@ from superdex.states import VectorState
 from superdex.testing._equivalence import _equal
 from superdex.vector import HybridVectorEnv
 from tests.vector.envs import Walk
+from tests.vector.test_restart import kill
 
 MODES = list(AutoresetMode)
 
@@ -324,6 +325,70 @@ def test_a_reset_after_a_restore_shows_the_rows_restored(make):
     np.testing.assert_array_equal(after[1:], restored[1:])
 
 
+def test_ids_of_restored_rows_are_new(make):
+    """An answer to what was seen before is stale; other rows keep their ids."""
+    envs = make(strolls(4), num_workers=2)
+    envs.reset(seed=0)
+    state = envs.capture_states()
+    before, episodes = envs.state_ids, envs.episode_ids
+    envs.restore_states(state[[1, 3]], [1, 3])
+    after, new_episodes = envs.state_ids, envs.episode_ids
+    assert (before != after).tolist() == [False, True, False, True]
+    assert (episodes != new_episodes).tolist() == [False, True, False, True]
+    actions = np.zeros((4, 2), np.float32)
+    with pytest.raises(StaleStateError) as raised:
+        envs.step_checked(actions, before)
+    assert list(raised.value.rows) == [1, 3]
+    envs.step_checked(actions, after)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("factory", [Stroll, short_cart_pole])
+def test_states_go_together_with_slots(make, factory, mode):
+    """Captured and restored between slots, observed in slots, and stepped on in any of them."""
+    envs, twin = (make([factory] * 6, num_workers=2, autoreset_mode=mode) for _ in range(2))
+    for each in (envs, twin):
+        each.reset(seed=0)
+    slots = [np.array([4, 0, 3]), np.array([5, 1, 2])]
+    actions = random_actions(envs, 40).astype(np.float32)
+    for number, batch in enumerate(actions):
+        result = twin.step(batch)
+        for slot in slots[:: 1 if number % 2 else -1]:
+            part = envs.step_slots(slot, batch[slot])
+            np.testing.assert_array_equal(part.observation, result.observation[slot])
+            state = envs.capture_states(slot)
+            shown = envs.observe_slots(slot)
+            envs.restore_states(state, slot)
+            again = envs.observe_slots(slot)
+            for name in ("observation", "reward", "terminated", "truncated", "action_valid"):
+                np.testing.assert_array_equal(getattr(again, name), getattr(shown, name))
+            if mode is AutoresetMode.SAME_STEP:
+                ended = again.terminated | again.truncated
+                np.testing.assert_array_equal(
+                    again.final_observation[ended], shown.final_observation[ended]
+                )
+        ended = result.terminated | result.truncated
+        if mode is AutoresetMode.DISABLED and ended.any():
+            for each in (envs, twin):
+                each.reset_slots(np.flatnonzero(ended))
+
+
+def test_states_go_together_with_allocated_buffers(make):
+    """The last results may be in them."""
+    envs = make(strolls(3))
+    (buffers,) = envs.allocate_buffers(1)
+    envs.reset_into(buffers, seed=0)
+    envs.step_into(np.ones((3, 2), np.float32), buffers)
+    expected = buffers["observation"].copy()
+    state = envs.capture_states()
+    np.testing.assert_array_equal(state.results["observation"], expected)
+    envs.step_into(np.ones((3, 2), np.float32), buffers)
+    moved = buffers["observation"].copy()
+    observation, _ = envs.restore_states(state)
+    np.testing.assert_array_equal(observation, expected)
+    np.testing.assert_array_equal(buffers["observation"], moved)
+
+
 # ── what is refused ─────────────────────────────────────────────────────────────────────────────
 
 
@@ -529,10 +594,7 @@ def test_an_episode_that_was_lost_and_not_told_of_goes_with_the_state(make_worke
     envs.reset(seed=0)
     actions = random_actions(envs, 30)
     before = run(envs, actions[:1])[-1]
-    os.kill(envs.worker_pids[1], signal.SIGKILL)
-    deadline = time.monotonic() + 10
-    while not envs._pool._watcher.dead and time.monotonic() < deadline:
-        time.sleep(0.001)
+    kill(envs, 1)
     envs.get_attr("tag", [0])  # restarts it
     state = envs.capture_states()
     expected = run(envs, actions[1:])
