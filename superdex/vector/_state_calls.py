@@ -193,7 +193,7 @@ class StateCalls:
                 [state.rows[i] for i in unique.values()],
                 [_without_mode(state.tags[i]) for i in unique.values()],
             )
-        with _own_words():
+        with _own_words(ValueError):
             self._calls.ask("restore_states", Command.STAGE, requests)
         if not rows:
             return
@@ -277,7 +277,7 @@ class StateCalls:
             payload = _remote.dumps(Bank(bank.rows, tags, bank.results["observation"], choose))
         elif choose is not None:
             raise ValueError("choose was given without a bank to choose from.")
-        with _own_words():
+        with _own_words(ValueError):
             try:
                 self._tell_of_bank(payload)
             except Exception:
@@ -394,16 +394,20 @@ def _check_bank(bank: Any, choose: Any) -> None:
 
 
 @contextmanager
-def _own_words() -> Iterator[None]:
-    """Raise what we say of states ourselves as it is, and not as an environment's exception."""
+def _own_words(*more: type[Exception]) -> Iterator[None]:
+    """Raise what we say of states ourselves as it is, and not as an environment's exception.
+
+    Args:
+        *more: Exceptions that are ours too, in a call that runs no code of an environment.
+    """
     try:
         yield
     except (WorkerRaised, ExceptionGroup) as failure:
         first = failure.exceptions[0] if isinstance(failure, ExceptionGroup) else failure
         cause = first.__cause__
-        ours = (StateCaptureUnsupported, ResetNeeded, ValueError)
+        ours = (StateCaptureUnsupported, ResetNeeded, *more)
         if isinstance(first, WorkerRaised) and isinstance(cause, ours):
             who = f"Environment {first.env_index}: " if first.env_index is not None else ""
             kind = next(kind for kind in ours if isinstance(cause, kind))
-            raise kind(f"{who}{cause}") from failure
+            raise kind(f"{who}{cause}") from first
         raise
