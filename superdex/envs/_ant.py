@@ -12,7 +12,7 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from superdex.envs._config import SceneEnvCfg
-from superdex.envs._model_env import ModelEnv, squared_norm, unbounded
+from superdex.envs._model_env import ModelEnv, squared_norm, unbounded, within
 from superdex.envs._scene_env import (
     Info,
     RewardTerms,
@@ -165,7 +165,7 @@ class AntEnv(ModelEnv):
         # what a batch steps gives no contact wrenches
         self.array_hooks = self.array_hooks and not self.cfg.observe_contacts
         self._x_before: Any = 0.0
-        self._setup_action_space(torque=Box(-1.0, 1.0, (8,), np.float32))
+        self._setup_action_space(torque=within(1.0, 8))
         self._setup_observation_space(**self._observed_boxes())
         self._load_model(
             "ant.xml",
@@ -191,7 +191,7 @@ class AntEnv(ModelEnv):
         if self.cfg.full_observation:
             boxes["position"] = unbounded(2)
         if self.cfg.observe_contacts:
-            boxes["contact_wrenches"] = Box(-_WRENCH_LIMIT, _WRENCH_LIMIT, (9, 6), np.float32)
+            boxes["contact_wrenches"] = within(_WRENCH_LIMIT, 9, 6)
         return boxes
 
     def _edit_model(self, spec: mujoco.MjSpec) -> None:

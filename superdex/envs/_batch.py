@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,7 +61,7 @@ class SceneEnvBatch:
         for name in first.array_fields:
             values = [np.asarray(getattr(env, name)) for env in envs]
             setattr(self._body, name, np.stack(values))
-        self._remembered = self._memory(first)
+        self._remember(first)
         self._variations: list[Any] = [None] * len(envs)
         self._elapsed_steps = np.zeros(len(envs), np.int64)
         self._limit = first.cfg.steps_per_episode
@@ -216,13 +217,7 @@ class SceneEnvBatch:
         env = self._envs[row]
         if env._elapsed_steps is None:
             return  # it was never reset
-        memory = self._memory(env)
-        for name, value in memory.items():
-            if not _same(value, self._remembered.get(name)):
-                raise NotBatchable(
-                    f"{type(env).__name__}.{name} was set in one of them, and is not among "
-                    "array_fields"
-                )
+        self._check_memory(env)
         share = env._loaded_share()
         self._batch.states[row] = share.read_state()
         if share.variation is not self._variations[row]:
@@ -231,6 +226,31 @@ class SceneEnvBatch:
         self._elapsed_steps[row] = env._elapsed_steps or 0
         for name in env.array_fields:
             getattr(self._body, name)[row] = getattr(env, name)
+
+    def _remember(self, env: SceneEnv) -> None:
+        """Remember what an environment remembers, to compare others with."""
+        self._remembered = self._memory(env)
+        names = list(self._remembered)
+        # one name would give the bare value
+        self._recall = itemgetter(*names, *names[:1])
+        self._recalled = self._recall(self._remembered)
+        self._recalled_of = len(vars(env))
+
+    def _check_memory(self, env: SceneEnv) -> None:
+        """Raise `NotBatchable` if an environment remembers what its siblings don't."""
+        attributes = vars(env)
+        try:
+            # tuples compare by identity first, and all at once
+            if self._recall(attributes) == self._recalled and len(attributes) == self._recalled_of:
+                return
+        except Exception:  # an attribute that is gone, or arrays, which don't compare to one bool
+            pass
+        for name, value in self._memory(env).items():
+            if not _same(value, self._remembered.get(name)):
+                raise NotBatchable(
+                    f"{type(env).__name__}.{name} was set in one of them, and is not among "
+                    "array_fields"
+                )
 
     @staticmethod
     def _memory(env: SceneEnv) -> dict[str, Any]:

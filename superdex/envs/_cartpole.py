@@ -8,11 +8,10 @@ from typing import Any, ClassVar
 
 import mujoco
 import numpy as np
-from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from superdex.envs._config import SceneEnvCfg
-from superdex.envs._model_env import ModelEnv, unbounded
+from superdex.envs._model_env import ModelEnv, unbounded, within
 from superdex.envs._scene_env import (
     Info,
     RewardTerms,
@@ -118,7 +117,7 @@ class CartPoleEnv(ModelEnv):
             position=unbounded(1),
             vertical_ang=unbounded(1),
         )
-        self._setup_action_space(force=Box(-1.0, 1.0, (1,), np.float32))
+        self._setup_action_space(force=within(1.0, 1))
         self._load_model(
             "cartpole.xml",
             self._edit_model,

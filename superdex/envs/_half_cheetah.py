@@ -8,11 +8,10 @@ from typing import Any, ClassVar
 
 import mujoco
 import numpy as np
-from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from superdex.envs._config import SceneEnvCfg
-from superdex.envs._model_env import ModelEnv, squared_norm, unbounded
+from superdex.envs._model_env import ModelEnv, squared_norm, unbounded, within
 from superdex.envs._scene_env import Info, RewardTerms, StructuredAction, StructuredObservation
 from superdex.scenes import MujocoScene
 
@@ -116,7 +115,7 @@ class HalfCheetahEnv(ModelEnv):
     ) -> None:
         super().__init__(cfg, **overrides)
         self._x_before: Any = 0.0
-        self._setup_action_space(torque=Box(-1.0, 1.0, (6,), np.float32))
+        self._setup_action_space(torque=within(1.0, 6))
         self._load_model(
             "half_cheetah.xml",
             self._edit_model,

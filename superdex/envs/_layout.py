@@ -6,6 +6,7 @@ layout is worked out once per set of boxes and shared by all environments that d
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -35,12 +36,16 @@ class BoxLayout:
         self.low = _joined([box.low for _, box in named], self.dtype)
         self.high = _joined([box.high for _, box in named], self.dtype)
         self.size = self.low.size
+        self._space = Box(self.low, self.high, dtype=self.dtype.type)
+        for array in (self._space.low, self._space.high):
+            array.flags.writeable = False  # all copies of the space have them
         self._places: list[tuple[str, slice, tuple[int, ...]]] = []
         start = 0
         for name, box in named:
             stop = start + math.prod(box.shape)
             self._places.append((name, slice(start, stop), box.shape))
             start = stop
+        self._names = boxes.keys() | ()
 
     @classmethod
     def of(cls, boxes: Mapping[str, Box]) -> BoxLayout:
@@ -65,8 +70,11 @@ class BoxLayout:
         return layout
 
     def space(self) -> Any:
-        """Return a new flat `Box`: each environment samples from a generator of its own."""
-        return Box(self.low, self.high, dtype=self.dtype.type)
+        """Return a new flat `Box`: each environment samples from a generator of its own.
+
+        Its bounds are read-only and shared, so that a thousand environments hold them once.
+        """
+        return copy.copy(self._space)
 
     def flatten(self, structured: Mapping[str, Any]) -> NDArray[Any]:
         """Return the values as one new vector, (size,).
@@ -91,11 +99,12 @@ class BoxLayout:
         Raises:
             ValueError: A name is missing or unknown, or a shape is another one.
         """
-        names = [name for name, _, _ in self._places]
-        if sorted(structured) != names:
+        if structured.keys() != self._names:
+            names = sorted(self._names)
             raise ValueError(f"{what} must have the keys {names}, got {sorted(structured)}")
         for name, _, shape in self._places:
-            got = np.shape(structured[name])
+            value = structured[name]
+            got = value.shape if isinstance(value, np.ndarray) else np.shape(value)
             if got != shape and not (got == () and math.prod(shape) == 1):
                 raise ValueError(f"{what} {name!r} must have shape {shape}, got {got}")
 

@@ -19,9 +19,18 @@ from superdex.scenes import MujocoScene
 _LARGEST = float(np.finfo(np.float32).max)
 
 
+@cache
+def within(limit: float, *shape: int) -> Box:
+    """Return the box of float32 numbers within ± `limit`, one object for all who ask.
+
+    It serves as a declaration; to make one takes longer than anything else in a constructor.
+    """
+    return Box(-limit, limit, shape, np.float32)
+
+
 def unbounded(*shape: int) -> Box:
     """Return a box for float32 numbers of any size."""
-    return Box(-_LARGEST, _LARGEST, shape, np.float32)
+    return within(_LARGEST, *shape)
 
 
 def squared_norm(vectors: NDArray[Any]) -> Any:

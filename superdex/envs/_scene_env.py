@@ -96,7 +96,9 @@ def _reason_where(conditions: Mapping[str, Any]) -> Any:
         elif condition.any():
             if reasons is None:
                 reasons = np.full(np.shape(condition), None)
-            reasons[condition & (reasons == None)] = reason  # noqa: E711  # of each element
+            else:
+                condition = condition & (reasons == None)  # noqa: E711  # of each element
+            reasons[condition] = reason
     return reasons
 
 

@@ -19,6 +19,9 @@ LARGE = 1 << 16
 
 _Place = tuple[int, int]
 
+_compare = ctypes.CDLL(None).memcmp
+_compare.argtypes = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
+
 
 class ModelGuard:
     """Remembers the arrays of a model, its options and its statistics.
@@ -72,7 +75,8 @@ class ModelGuard:
         for numbers in self._numbers:
             changed += numbers.undo_changes()
         for start, memory, large in self._spans:
-            if (large and not thorough) or ctypes.string_at(start, len(memory)) == memory:
+            # compared in place: a copy of the memory would take longer than comparing it
+            if (large and not thorough) or not _compare(start, memory, len(memory)):
                 continue
             for name, (address, size) in self._places.items():
                 offset = address - start

@@ -81,6 +81,7 @@ class MujocoScene:
         self._fields = tuple(self._field_view(name) for name in fields)
         self._timestep = float(model.opt.timestep)
         self._state_size = mujoco.mj_stateSize(model, _SIGNATURE)
+        self._scratch = np.empty(self._state_size)
         self._states: dict[int, tuple[NDArray[np.float64], ...]] = {}
         self._free: list[tuple[NDArray[np.float64], ...]] = []
         self._substeps: dict[float, int] = {}
@@ -306,8 +307,7 @@ class MujocoScene:
         For reads outside a step: rendering, attributes, methods. It is not used before a step,
         where environments without sharing read what `mj_step` left, one timestep behind.
         """
-        model, data = self.model, self.data
-        state = np.empty(self._state_size)
+        model, data, state = self.model, self.data, self._scratch
         mujoco.mj_getState(model, data, state, _SIGNATURE)
         mujoco.mj_forward(model, data)
         mujoco.mj_setState(model, data, state, _SIGNATURE)

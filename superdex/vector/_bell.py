@@ -64,10 +64,9 @@ class Bell:
         return True
 
     def _sleep(self, is_over: Callable[[], bool], deadline: float) -> bool:
-        word = self._word
         try:
             while True:
-                word[0] = True
+                self._word[0] = True
                 with self._fence:
                     pass
                 if is_over():
@@ -78,7 +77,7 @@ class Bell:
                 if self._pipe.poll(min(seconds, _BACKSTOP_SECONDS)):
                     self._drain()
         finally:
-            word[0] = False
+            self._word[0] = False
 
     def _drain(self) -> None:
         while True:

@@ -95,6 +95,19 @@ class Collector:
             observation.flags.writeable = False
         return BatchedResetResult(observation, {})
 
+    def keep_last_observations(self, place: int) -> None:
+        """Have the last observations elsewhere than in a buffer that is about to be written.
+
+        A worker that dies while it writes leaves parts of two steps there, and the last observation
+        of the episodes that are lost with it is needed.
+        """
+        if place in self.outputs.in_use():
+            spare = 1 - self.target[0]  # views of it are no longer valid
+            self.outputs.write_last_observations(self._buffers[spare][0])
+            self.outputs.note(spare)
+            self.copies += 1
+            self.bytes_copied += self._buffers[spare][0].nbytes
+
     def note(self, target: Target) -> None:
         """A call for all rows that wrote `target` has come to its end."""
         number, info_buffer = target
@@ -173,6 +186,8 @@ class Collector:
             touched: The columns that each worker wrote, a bit for each.
             replies: Of the workers that have one.
         """
+        if not (replies or any(touched)):
+            return {}
         buffer = target[1]
         columns = self._reader.read(buffer, touched) if any(touched) else {}
         entries: list[InfoEntry] = []

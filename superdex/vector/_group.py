@@ -187,6 +187,9 @@ class EnvGroup:
     ) -> None:
         out.clear_flags(rows)
         idle = self._idle_rows(rows)
+        # the batch writes all rows, and `out` may be where the last observations are
+        lost = idle.intersection(self._lost) if self._lost else ()
+        last = [(row, out.last_observation(row).copy()) for row in lost]
         try:
             ended = batched.step(actions, out, infos, idle, rows)
         except RowError as failure:  # nothing has moved yet
@@ -197,6 +200,8 @@ class EnvGroup:
             raise
         except BaseException as error:
             raise env_failure(None, "step", error) from error
+        for row, observation in last:
+            out.observation[row] = observation
         for row in sorted(idle):
             observation, info = self._step_idle(row, ended, out)
             out.observation[row], out.reward[row] = observation, 0.0

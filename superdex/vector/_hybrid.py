@@ -532,6 +532,8 @@ class HybridVectorEnv(
         self._flight.check_alive("step")
         if self._allocated.dropped:
             self._give_back()
+        if place is not None and self._ledger is not None:
+            self._collector.keep_last_observations(place)
         self._ids.advance()
         np.copyto(self._action, actions, casting="same_kind")
         columns = self._collector.news_for_workers()
@@ -699,6 +701,7 @@ class HybridVectorEnv(
         self._finalizer.cancel()
         failures = self._pool.close(5.0 if timeout is None else float(timeout))
         # views of the block hold its memory and a descriptor
+        self._row_calls.release()
         del self._action, self._timing, self._collector, self._calls, self._ids, self._row_calls
         raise_all(failures)
 

@@ -178,9 +178,9 @@ class BufferCalls(BufferedSteps):
         multiples of 64 bytes. Its memory is given back after the caller dropped the arrays; those
         that are still held when the vector environment is closed stay valid.
 
-        Step two or more of them in turn where a worker may be restarted: a worker that dies while
-        it writes leaves a mixture of two steps in the one that it was told to write, and the last
-        observation of the episodes that are lost then is taken from the one before.
+        Step two or more of them in turn where workers are restarted: they need the last observation
+        of the episodes that are lost with one, so if you step into the buffer that holds it, it is
+        copied first.
 
         What you write to one is yours, with one exception: it is also where the last observations
         are kept, which rows that are not reset show, and rows whose episode is lost.

@@ -47,7 +47,10 @@ class LocalRequests:
         self._pool = pool
         self._told: list[Any] = [None] * len(pool.nanoseconds_waiting)
 
-    def prepare(self, parts: Sequence[Part], call: str) -> None:
+    def make_room(self, parts: Sequence[Part], call: str) -> None:
+        """Do nothing: there are no pipes."""
+
+    def prepare(self, parts: Sequence[Part]) -> None:
         """Pickle what a worker is told, so that it has its own; as `WorkerRequests.prepare`."""
         for part in parts:
             part.tell(self.books.current_columns(), self._told[part.worker])

@@ -86,12 +86,12 @@ class Outputs:
     def autoreset_mask(self) -> np.ndarray:
         """Return which rows were reset within the last call for them: (num_envs,) bool, a copy."""
         mask = np.empty(len(self.home), np.bool_)
-        self._gather("autoreset", None, mask)
+        self._gather("autoreset", None, mask, self._only_home(None))
         return mask
 
     def write_last_observations(self, out: np.ndarray) -> None:
         """Write the last observation of each row to `out`, (num_envs, …)."""
-        self._gather("observation", None, out)
+        self._gather("observation", None, out, self._only_home(None))
 
     def write(self, rows: np.ndarray | None, buffers: Mapping[str, np.ndarray]) -> None:
         """Write the last results of rows, all if None, to the caller's arrays, (rows, …).
@@ -99,6 +99,7 @@ class Outputs:
         Each array is copied once. Of final observations only those are written of rows whose
         episode ended.
         """
+        home = self._only_home(rows)
         for name in self._names:
             out = buffers[name]
             if name == "final_observation":
@@ -107,19 +108,19 @@ class Outputs:
                     continue
                 which = np.flatnonzero(ended) if rows is None else rows[ended]
                 final = np.empty((len(which), *out.shape[1:]), out.dtype)
-                self._gather(name, which, final)
+                self._gather(name, which, final, home)
                 out[ended] = final
             else:
-                self._gather(name, rows, out)
+                self._gather(name, rows, out, home)
             self.copies += 1
             self.bytes_copied += out.nbytes
 
     def last_results(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Return the last results of rows, (rows, …) arrays by name, copies."""
-        results = {}
+        results, home = {}, self._only_home(rows)
         for name, array in self._buffers[SLOT_BUFFER].items():
             results[name] = np.empty((len(rows), *array.shape[1:]), array.dtype)
-            self._gather(name, rows, results[name])
+            self._gather(name, rows, results[name], home)
         return results
 
     def put(self, rows: np.ndarray, results: Mapping[str, np.ndarray]) -> None:
@@ -128,10 +129,22 @@ class Outputs:
             array[rows] = results[name]
         self.note_rows(rows)
 
-    def _gather(self, name: str, rows: np.ndarray | None, out: np.ndarray) -> None:
-        """Write one array of some rows' last results, all if None."""
-        if self._home_of_all is not None:
-            array = self._buffers[self._home_of_all][name]
+    def _only_home(self, rows: np.ndarray | None) -> int | None:
+        """Return the buffer with the last results of all these rows, if it is one."""
+        if self._home_of_all is not None or rows is None or len(rows) == 0:
+            return self._home_of_all
+        homes = self.home[rows]
+        return int(homes[0]) if (homes == homes[0]).all() else None
+
+    def _gather(
+        self, name: str, rows: np.ndarray | None, out: np.ndarray, home: int | None
+    ) -> None:
+        """Write one array of some rows' last results, all if None.
+
+        `home` is the buffer with all of them, or None where they are in several.
+        """
+        if home is not None:
+            array = self._buffers[home][name]
             if rows is None:
                 np.copyto(out, array)
             else:

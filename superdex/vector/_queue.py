@@ -85,6 +85,10 @@ class RequestQueue:
         self._end = 0
         """Where the rows of the next request go; the caller's alone."""
 
+    def release(self) -> None:
+        """Let go of the memory; to be used no more, not even by an error that holds a frame."""
+        self._counters, self._headers, self._rows = memoryview(b""), [], np.empty(0, np.int32)
+
     @property
     def submitted(self) -> int:
         """How many requests were ever submitted."""

@@ -29,7 +29,7 @@ import numpy as np
 from superdex.errors import CallTimeout, ClosedError
 from superdex.vector import _remote
 from superdex.vector._process import ctrl_c_held_back
-from superdex.vector._protocol import NOTHING, Reply, RowsPayload, Status
+from superdex.vector._protocol import COMMAND_NAMES, NOTHING, Reply, RowsPayload, Status
 from superdex.vector._queue import Request, RequestQueue
 from superdex.vector._startup import ASKS_AFTER, GRACE_SECONDS, raise_all
 from superdex.vector._warnings import warn_caller
@@ -134,6 +134,8 @@ class WorkerRequests:
 
     def release(self) -> None:
         """Let go of the block."""
+        for queue in self._queues:
+            queue.release()
         self._queues = []
         self._open = []
         self.books = Books()
@@ -149,38 +151,41 @@ class WorkerRequests:
 
     # ── there ───────────────────────────────────────────────────────────────────────────────────
 
-    def prepare(self, parts: Sequence[Part], call: str) -> None:
-        """Get requests ready, so that `submit` can neither fail nor wait.
+    def prepare(self, parts: Sequence[Part]) -> None:
+        """Pickle what goes over the pipes.
 
         Raises:
-            TypeError: If a payload can't be pickled.
-            WorkerDied: If a worker died that is to make room for a payload first.
+            TypeError: If something can't be pickled.
         """
         for part in parts:
             part.tell(self.books.current_columns(), self._told[part.worker])
+
+    def make_room(self, parts: Sequence[Part], call: str) -> None:
+        """Wait until requests can be submitted without waiting for a pipe.
+
+        Raises:
+            WorkerDied: If a worker died meanwhile.
+        """
         for part in parts:
-            if part.message:
-                self._make_room(part.worker, len(part.message), call)
+            waiting = self._open[part.worker]
+            unread = sum(len(other.message) for other in waiting)
+            if part.message and waiting and unread + len(part.message) > _UNREAD_BYTES:
+                self._wait_for_all_of(part.worker, call)
 
     def submit(self, parts: Sequence[Part]) -> None:
-        """Send requests to their workers, at most one to each."""
-        with ctrl_c_held_back():
-            for part in parts:
-                self._open[part.worker].append(part)
-                self._told[part.worker] = part.columns
-                part.number = self._queues[part.worker].submit(self._request(part))
-                self._pool.wake_for_requests(part.worker, [part.message] if part.message else [])
+        """Send requests to their workers, at most one to each. Ctrl-C is to be held back."""
+        for part in parts:
+            self._open[part.worker].append(part)
+            self._told[part.worker] = part.columns
+            part.number = self._queues[part.worker].submit(self._request(part))
+            self._pool.wake_for_requests(part.worker, [part.message] if part.message else [])
 
     def _request(self, part: Part) -> Request:
         rows = part.rows - self._starts[part.worker]
         return Request(part.command, rows, bool(part.message), perf_counter_ns())
 
-    def _make_room(self, worker: int, size: int, call: str) -> None:
-        """Wait until a payload of that size can be sent without waiting."""
-        open_parts = self._open[worker]
-        unread = sum(len(part.message) for part in open_parts)
-        if open_parts and unread + size > _UNREAD_BYTES:
-            self.wait(call, {worker}, lambda: not open_parts)
+    def _wait_for_all_of(self, worker: int, call: str) -> None:
+        self.wait(call, {worker}, lambda: not self._open[worker])
 
     def resume(self, worker: int) -> None:
         """Have a restarted worker do what the one before it left undone."""
@@ -293,7 +298,7 @@ class WorkerRequests:
                     self._report_slow(call, behind, perf_counter() - started)
                     continue
                 assert timeout is not None
-                places = self._pool.places(behind, call) if timeout >= ASKS_AFTER else []
+                places = self._places(behind) if timeout >= ASKS_AFTER else []
                 raise CallTimeout(call, timeout, behind, places)
         finally:
             nanoseconds = int((perf_counter() - started) * 1e9)
@@ -305,10 +310,15 @@ class WorkerRequests:
     def _report_slow(self, call: str, behind: Sequence[int], seconds: float) -> None:
         warn_caller(
             f"{call} has been under way for {seconds:.1f} s: "
-            f"{'; '.join(self._pool.places(behind, call))}. It is waited for. (slow_after= sets "
+            f"{'; '.join(self._places(behind))}. It is waited for. (slow_after= sets "
             "when this warning comes.)",
             RuntimeWarning,
         )
+
+    def _places(self, behind: Sequence[int]) -> list[str]:
+        """Return in words what some workers are busy with; of many, the first ones."""
+        doing = COMMAND_NAMES[self._open[behind[0]][0].command] if behind else ""
+        return self._pool.places(behind, doing)
 
     def _look_into_trouble(
         self,

@@ -39,6 +39,12 @@ class ObservationCast:
             ValueError: If its shape is not the space's.
             TypeError: If it is not made of numbers.
         """
+        if (
+            observation.__class__ is np.ndarray
+            and observation.dtype is self.dtype
+            and observation.shape == self.shape
+        ):
+            return observation  # type: ignore[no-any-return]  # a NumPy array, as checked
         array = np.asarray(observation)
         if array.shape != self.shape:
             raise ValueError(

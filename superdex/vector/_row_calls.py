@@ -87,6 +87,12 @@ class _RowBooks(Books):
         self._ledger = ledger
         self._kept: dict[Part, np.ndarray] = {}
 
+    def release(self) -> None:
+        """Let go of the block."""
+        self.ready.clear()
+        self._kept.clear()
+        del self._collector, self._results
+
     def note_sent(self, part: Part) -> None:
         """A part is about to be sent: a worker that dies over it may leave half of its results."""
         if self._ledger is not None:
@@ -150,6 +156,11 @@ class RowCalls:
         self._open: list[Part] = []
         """Parts that nobody has taken all of."""
 
+    def release(self) -> None:
+        """Let go of the block, which an error that holds a frame would keep."""
+        self._books.release()
+        del self._books, self._collector
+
     # ── what is in flight ───────────────────────────────────────────────────────────────────────
 
     @property
@@ -202,7 +213,7 @@ class RowCalls:
         seeds: Sequence[int | None] = (),
         options: Sequence[dict[str, Any] | None] = (),
         *,
-        accept: Callable[[], None],
+        accept: Callable[[Slot], None],
         send: bool = False,
     ) -> Slot:
         """Send requests for some rows; with `send` they are received, and else taken together.
@@ -211,7 +222,8 @@ class RowCalls:
             call: The name of the call, for errors.
             command: STEP_ROWS or RESET_ROWS.
             rows: Free ones, in the caller's order, none twice.
-            accept: Called when nothing can be in the way any more.
+            accept: Called when nothing can be in the way any more. Ctrl-C comes before that, or
+                after everything was sent.
             seeds: One for each of them, where they are reset.
             options: Likewise.
             send: Whether they are to be received.
@@ -240,13 +252,15 @@ class RowCalls:
                 slot.pieces.append(Piece(part, slice(None), positions))
             start = end
         if not slot.pieces:
+            accept(slot)
             return slot
         parts = [piece.part for piece in slot.pieces]
         requests = self._pool.requests
+        requests.prepare(parts)
         with self._guarded():
-            requests.prepare(parts, call)
+            requests.make_room(parts, call)
             with self._in_one_go():
-                accept()
+                accept(slot)
                 for part in parts:
                     self._books.note_sent(part)
                 lifecycle.begin("step_rows" if command == Command.STEP_ROWS else "reset_rows")
@@ -298,7 +312,7 @@ class RowCalls:
             if isinstance(self._pool, LocalPool):  # an environment was left in the middle of it
                 self._flight.lifecycle.break_down(KeyboardInterrupt("in the middle of a call"))
             raise
-        except BaseException as failure:
+        except Exception as failure:
             self._flight.lifecycle.break_down(failure)
             raise
 
@@ -317,21 +331,20 @@ class RowCalls:
         return pieces
 
     def finish(self, pieces: Sequence[Piece]) -> None:
-        """These rows are taken, and out of flight."""
+        """These rows are taken, and out of flight. Ctrl-C is to be held back."""
         ready = self._books.ready
-        with ctrl_c_held_back():
-            for piece in pieces:
-                part, stop = piece.part, piece.chosen.stop
-                if part.owner is None:
-                    ready.popleft()
-                if stop is not None and stop < len(part.rows):
-                    ready.appendleft(Piece(part, slice(stop, None), None))
-                else:
-                    self._open.remove(part)
-                self._busy[piece.rows] = False
-                self._sent[piece.rows] = False
-            if not self._open:
-                self._flight.lifecycle.finish_rows()
+        for piece in pieces:
+            part, stop = piece.part, piece.chosen.stop
+            if part.owner is None:
+                ready.popleft()
+            if stop is not None and stop < len(part.rows):
+                ready.appendleft(Piece(part, slice(stop, None), None))
+            else:
+                self._open.remove(part)
+            self._busy[piece.rows] = False
+            self._sent[piece.rows] = False
+        if not self._open:
+            self._flight.lifecycle.finish_rows()
 
     def flush(self) -> list[Piece]:
         """Wait for all that is in flight and drop its results; return what that was."""

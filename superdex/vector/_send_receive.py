@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from superdex.vector._arguments import check_timeout
+from superdex.vector._process import ctrl_c_held_back
 from superdex.vector._protocol import Command
 from superdex.vector._slots import SlotCalls
 from superdex.vector._split import check_count
@@ -54,7 +55,7 @@ class SendReceiveCalls(SlotCalls):
             "send",
             Command.STEP_ROWS,
             rows,
-            accept=lambda: self._accept(rows, actions),
+            accept=lambda _: self._accept_step(rows, actions),
             send=True,
         )
 
@@ -96,6 +97,7 @@ class SendReceiveCalls(SlotCalls):
         pieces = calls.received(self.num_envs if max_envs is None else max_envs)
         rows = np.concatenate([piece.rows for piece in pieces])
         result = self._slot(rows, calls.info(pieces, len(rows)))
-        self._note_rows(pieces)
-        calls.finish(pieces)
+        with ctrl_c_held_back():
+            self._note_rows(pieces)
+            calls.finish(pieces)
         return result

@@ -13,6 +13,7 @@ from superdex.buffers._slots import slot_partitions
 from superdex.buffers._steps import Buffers
 from superdex.vector._arguments import check_timeout
 from superdex.vector._into import BufferCalls
+from superdex.vector._process import ctrl_c_held_back
 from superdex.vector._protocol import Command
 from superdex.vector._row_calls import Piece, Slot
 from superdex.vector._seeding import normalize_options, normalize_seeds
@@ -169,17 +170,17 @@ class SlotCalls(BufferCalls):
     # ── a slot's way ────────────────────────────────────────────────────────────────────────────
 
     def _submit_step(self, call: str, rows: np.ndarray, actions: np.ndarray) -> Ticket:
-        slot = self._row_calls.ask(
-            call, Command.STEP_ROWS, rows, accept=lambda: self._accept(rows, actions)
-        )
-        return self._ticket(slot)
+        def accept(slot: Slot) -> None:
+            self._accept_step(rows, actions)
+            self._tickets.append(Ticket(slot, self._row_calls))
 
-    def _ticket(self, slot: Slot) -> Ticket:
-        ticket = Ticket(slot, self._row_calls)
-        self._tickets.append(ticket)
-        return ticket
+        slot = self._row_calls.ask(call, Command.STEP_ROWS, rows, accept=accept)
+        return self._ticket_of(slot)
 
-    def _accept(self, rows: np.ndarray, actions: np.ndarray) -> None:
+    def _ticket_of(self, slot: Slot) -> Ticket:
+        return next(ticket for ticket in reversed(self._tickets) if ticket._slot is slot)
+
+    def _accept_step(self, rows: np.ndarray, actions: np.ndarray) -> None:
         """A step of some rows is accepted: from here on they are somewhere else."""
         self._ids.advance(rows)
         self._action[rows] = actions
@@ -194,10 +195,11 @@ class SlotCalls(BufferCalls):
 
     def _take(self, ticket: Ticket) -> None:
         """Take the results of a slot, whose rows are free from here on."""
-        self._note_rows(ticket._slot.pieces)
-        self._row_calls.finish(ticket._slot.pieces)
-        self._tickets.remove(ticket)
-        ticket._end = "waited for before"
+        with ctrl_c_held_back():
+            self._note_rows(ticket._slot.pieces)
+            self._row_calls.finish(ticket._slot.pieces)
+            self._tickets.remove(ticket)
+            ticket._end = "waited for before"
 
     def _note_rows(self, pieces: Sequence[Piece]) -> None:
         """Note which rows must be reset before they are stepped again."""
@@ -229,6 +231,10 @@ class SlotCalls(BufferCalls):
         return info
 
     def _reset_some(self, rows: np.ndarray, seeds: Any, options: Any) -> dict[Any, Any]:
+        def accept(slot: Slot) -> None:
+            self._ids.advance(rows)
+            self._tickets.append(Ticket(slot, self._row_calls))
+
         indices = rows.tolist()
         slot = self._row_calls.ask(
             "reset_slots",
@@ -236,9 +242,9 @@ class SlotCalls(BufferCalls):
             rows,
             normalize_seeds(seeds, indices),
             normalize_options(options, len(indices)),
-            accept=lambda: self._ids.advance(rows),
+            accept=accept,
         )
-        ticket = self._ticket(slot)
+        ticket = self._ticket_of(slot)
         info = self._wait_for("reset_slots", ticket, None)
         self._take(ticket)
         return info

@@ -405,7 +405,7 @@ def _own_words(*more: type[Exception]) -> Iterator[None]:
     except (WorkerRaised, ExceptionGroup) as failure:
         first = failure.exceptions[0] if isinstance(failure, ExceptionGroup) else failure
         cause = first.__cause__
-        ours = (StateCaptureUnsupported, ResetNeeded, *more)
+        ours: tuple[type[Exception], ...] = (StateCaptureUnsupported, ResetNeeded, *more)
         if isinstance(first, WorkerRaised) and isinstance(cause, ours):
             who = f"Environment {first.env_index}: " if first.env_index is not None else ""
             kind = next(kind for kind in ours if isinstance(cause, kind))

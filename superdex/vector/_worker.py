@@ -334,7 +334,8 @@ def _serve(
         request.wait()
         sequence = words[Word.SEQUENCE]
         if sequence == done:
-            if (asked := queue.next()) is not None:  # else a wake-up too many
+            # a wake-up too many, or requests: all of them, since there may be fewer wake-ups
+            while words[Word.SEQUENCE] == done and (asked := queue.next()) is not None:
                 idle_since = _serve_rows(worker, asked, connection, ringer, idle_since)
                 idle, transport = words[Word.IDLE_NS], words[Word.TRANSPORT_NS]
                 busy = words[Word.BUSY_NS]

@@ -147,7 +147,7 @@ class Bomb:
 
 
 def packed(code: int, content) -> bytes:
-    return msgpack.packb(msgpack.ExtType(code, msgpack.packb(content)))
+    return bytes(msgpack.packb(msgpack.ExtType(code, msgpack.packb(content))))
 
 
 @pytest.mark.parametrize(

@@ -145,8 +145,8 @@ def stacked(env):
         wrappers.TimeAwareObservation,
         partial(wrappers.StickyAction, repeat_action_probability=0.5),
         partial(wrappers.RepeatAction, num_repeats=2),
-        partial(wrappers.RescaleAction, min_action=-1, max_action=1),
-        partial(wrappers.TransformReward, func=lambda reward: reward * 2),
+        partial(wrappers.RescaleAction, min_action=np.float32(-1), max_action=np.float32(1)),
+        partial(wrappers.TransformReward, func=lambda reward: float(reward) * 2),
         partial(wrappers.MaxAndSkipObservation, skip=2),
         partial(wrappers.TimeLimit, max_episode_steps=17),
         lambda env: wrappers.NormalizeReward(wrappers.NormalizeObservation(env)),
@@ -186,13 +186,13 @@ def test_what_was_set_from_outside_goes_with_the_state():
     """An attribute is part of what the future depends on."""
     one, other = gym.make("Pendulum-v1"), gym.make("Pendulum-v1")
     one.reset(seed=0)
-    one.unwrapped.g = 3.0  # type: ignore[attr-defined]
-    one.unwrapped.extra = np.arange(3)  # type: ignore[attr-defined]
-    other.unwrapped.spare = 1  # type: ignore[attr-defined]
+    one.unwrapped.g = 3.0
+    one.unwrapped.extra = np.arange(3)
+    other.unwrapped.spare = 1
     data, tag = captured(one)
     restored(other, data, tag)
-    assert other.unwrapped.g == 3.0  # type: ignore[attr-defined]
-    assert other.unwrapped.extra.tolist() == [0, 1, 2]  # type: ignore[attr-defined]
+    assert other.unwrapped.g == 3.0
+    assert other.unwrapped.extra.tolist() == [0, 1, 2]
     assert not hasattr(other.unwrapped, "spare")
 
 
@@ -374,7 +374,7 @@ def test_another_model_is_told_from_the_same():
     """A model that was changed after construction, too."""
     one, other = gym.make("Hopper-v5"), gym.make("Hopper-v5")
     assert difference(EnvState(one).tag(), EnvState(other).tag()) is None
-    other.unwrapped.model.opt.viscosity = 0.5  # type: ignore[attr-defined]
+    other.unwrapped.model.opt.viscosity = 0.5
     said = difference(EnvState(one).tag(), EnvState(other).tag())
     assert said is not None
     assert "model of the scene" in said

@@ -25,7 +25,7 @@ def state() -> VectorState:
     """States of four cart-poles."""
     with HybridVectorEnv([CartPoleEnv] * 4, in_process=True) as envs:
         envs.reset(seed=0)
-        envs.step(np.zeros(envs.action_space.shape, np.float32))
+        envs.step(np.zeros((4, 1), np.float32))
         return envs.capture_states()
 
 
@@ -124,7 +124,7 @@ def test_no_code_in_a_file_is_run(body, tmp_path):
 def test_other_types_are_no_bytes():
     """A path is for load."""
     with pytest.raises(TypeError, match="must be bytes, got str"):
-        VectorState.from_bytes("states.bin")  # type: ignore[arg-type]
+        VectorState.from_bytes("states.bin")
 
 
 def test_a_file_that_can_not_be_written_leaves_nothing(state, tmp_path):

@@ -5,22 +5,25 @@ from __future__ import annotations
 import gc
 import itertools
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import psutil
 import pytest
+from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode
 
 from superdex.buffers import allocate
+from superdex.envs import CartPoleEnv
 from superdex.errors import BrokenError, WorkerDied
 from superdex.testing._equivalence import _same
 from superdex.vector import BatchedStepResult, HybridVectorEnv
 from superdex.vector._allocated import AllocatedBuffers
 from superdex.vector._outputs import FIRST_ALLOCATED, Outputs
-from tests.vector.envs import Fixed, walk_actions, walks
-from tests.vector.rows import Run, faulty, kill_self, odd
+from tests.vector.envs import Fixed, OddInfos, walk_actions, walks
+from tests.vector.rows import Run, faulty, kill_self
 from tests.vector.test_restart import kill
 
 pytestmark = pytest.mark.usefixtures("nothing_remains")
@@ -36,7 +39,8 @@ def fixed(make, in_process: bool = True, **kwargs: Any):
 
 
 def descriptors() -> int:
-    return psutil.Process().num_fds()
+    count: int = psutil.Process().num_fds()
+    return count
 
 
 @pytest.mark.parametrize("in_process", [True, False])
@@ -177,16 +181,27 @@ def test_too_large_ones_are_refused(make_workers, monkeypatch):
 restarts = pytest.mark.filterwarnings("ignore:Worker . .*is restarted:RuntimeWarning")
 
 
-def into_two(envs: HybridVectorEnv) -> Callable[..., BatchedStepResult]:
-    """Return a `step` that writes to two allocated buffers in turn, and to none now and then."""
-    handles = [envs.bind(buffers) for buffers in envs.allocate_buffers()]
+class Wide(OddInfos):
+    """Observations too large to be joined before they are written."""
+
+    def __init__(self, tag=0):
+        super().__init__(tag)
+        self.observation_space = Box(-np.inf, np.inf, (400,), np.float32)
+
+    def observe(self):
+        return np.resize(super().observe(), 400)
+
+
+def stepping_into(envs: HybridVectorEnv, count: int) -> Callable[..., BatchedStepResult]:
+    """Return a `step` that writes to allocated buffers in turn, and to none now and then."""
+    handles = [envs.bind(buffers) for buffers in envs.allocate_buffers(count)]
     plain_step, turns = envs.step, itertools.count(1)
 
     def step(actions: np.ndarray) -> BatchedStepResult:
         turn = next(turns)
         if turn % 5 == 0:
             return plain_step(actions)
-        handle = handles[turn % 2]
+        handle = handles[turn % count]
         info = handle.step(actions)
         got = {name: array.copy() for name, array in handle.buffers.items()}
         ended = got["terminated"] | got["truncated"]
@@ -194,22 +209,27 @@ def into_two(envs: HybridVectorEnv) -> Callable[..., BatchedStepResult]:
             final = np.zeros_like(got["final_observation"])
             final[ended] = got["final_observation"][ended]
             info |= {"final_obs": final, "_final_obs": ended}
-        names = ("observation", "reward", "terminated", "truncated")
-        return BatchedStepResult(*(got[name] for name in names), info)
+        return BatchedStepResult(
+            got["observation"], got["reward"], got["terminated"], got["truncated"], info
+        )
 
     return step
 
 
 @restarts
+@pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("mode", list(AutoresetMode))
-def test_others_never_notice_a_death(make_workers, monkeypatch, tmp_path, mode):
-    """Restarted workers write to them as well, and lost rows show their last observation."""
-    builds = odd(4)
+def test_others_never_notice_a_death(make_workers, monkeypatch, tmp_path, mode, count):
+    """Restarted workers write to them as well, and lost rows show their last observation.
+
+    Even where the dead worker had begun to write over it.
+    """
+    builds = [partial(Wide, tag) for tag in range(4)]
     env_fns = [*builds]
     env_fns[1] = faulty(builds[1], "step", kill_self, 7, tmp_path / "first")
     env_fns[2] = faulty(builds[2], "reset", kill_self, 3, tmp_path / "second")
     envs = make_workers(env_fns, 2, autoreset_mode=mode, on_worker_failure="restart")
-    monkeypatch.setattr(envs, "step", into_two(envs))
+    monkeypatch.setattr(envs, "step", stepping_into(envs, count))
     run = Run(envs, builds)
     run.reset(seed=3)
     run.run(walk_actions(40, 4))
@@ -245,6 +265,31 @@ def test_a_death_without_restarts_is_an_error(make_workers):
         envs.allocate_buffers()
     with pytest.raises(BrokenError):
         envs.allocate_buffers()
+
+
+@pytest.mark.filterwarnings("ignore:Environment . raised:RuntimeWarning")
+@pytest.mark.parametrize("num_envs", [2, 6])
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_an_error_leaves_the_last_observation_where_it_is(make, mode, num_envs):
+    """Of environments stepped one by one and at once: the episode ends with it."""
+    env_fns = [partial(CartPoleEnv, {"render_mode": None})] * num_envs
+    envs = make(env_fns, num_workers=1, autoreset_mode=mode, on_env_error="truncate")
+    (buffers,) = envs.allocate_buffers(1)
+    handle = envs.bind(buffers)
+    handle.reset(seed=1)
+    assert envs.statistics().steps_at_once == (num_envs == 6,)
+    actions = np.full(envs.action_space.shape, 0.3, np.float32)
+    for _ in range(3):
+        handle.step(actions)
+    last = buffers["observation"].copy()
+    actions[1] = np.nan
+    handle.step(actions)
+    same_step = mode is AutoresetMode.SAME_STEP
+    shown = buffers["final_observation" if same_step else "observation"]
+    _same(shown[1], last[1], "last observation")
+    assert (buffers["observation"][0] != last[0]).any()
+    assert buffers["truncated"].tolist() == [row == 1 for row in range(num_envs)]
+    assert buffers["action_valid"].tolist() == [row != 1 for row in range(num_envs)]
 
 
 # ── the books ───────────────────────────────────────────────────────────────────────────────────
@@ -288,7 +333,7 @@ def test_a_buffer_is_dropped_with_its_first_array():
 
 def make_outputs() -> tuple[Outputs, dict[str, np.ndarray]]:
     names = ("observation", "reward", "terminated", "truncated", "autoreset", "action_valid")
-    arrays = {name: np.zeros((3, 4)) for name in names}
+    arrays: dict[str, np.ndarray] = {name: np.zeros((3, 4)) for name in names}
     for name in ("terminated", "truncated", "autoreset", "action_valid"):
         arrays[name] = arrays[name].astype(bool)
     for buffer in range(3):

@@ -36,7 +36,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Worker . .*is restarted:RuntimeWarning"),
 ]
 
-RESUMED = {
+RESUMED: dict[str, Any] = {
     "cart-pole": partial(CartPoleEnv, steps_per_episode=77),
     "half-cheetah": partial(HalfCheetahEnv, steps_per_episode=90),
     "ant": partial(AntEnv, steps_per_episode=80),

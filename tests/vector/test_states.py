@@ -478,7 +478,7 @@ def test_a_fork_takes_one_state(pair):
     with pytest.raises(ValueError, match="state of one environment, got 4"):
         envs.fork(envs.capture_states())
     with pytest.raises(TypeError, match="takes a VectorState, got NoneType"):
-        envs.fork(None)  # type: ignore[arg-type]
+        envs.fork(None)
 
 
 def test_environments_that_are_not_supported_are_named(make_workers):
