@@ -16,6 +16,7 @@ from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode
 
 from superdex.buffers import allocate
+from superdex.envs import CartPoleEnv
 from superdex.errors import BrokenError, WorkerDied
 from superdex.testing._equivalence import _same
 from superdex.vector import BatchedStepResult, HybridVectorEnv
@@ -264,6 +265,31 @@ def test_a_death_without_restarts_is_an_error(make_workers):
         envs.allocate_buffers()
     with pytest.raises(BrokenError):
         envs.allocate_buffers()
+
+
+@pytest.mark.filterwarnings("ignore:Environment . raised:RuntimeWarning")
+@pytest.mark.parametrize("num_envs", [2, 6])
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_an_error_leaves_the_last_observation_where_it_is(make, mode, num_envs):
+    """Of environments stepped one by one and at once: the episode ends with it."""
+    env_fns = [partial(CartPoleEnv, {"render_mode": None})] * num_envs
+    envs = make(env_fns, num_workers=1, autoreset_mode=mode, on_env_error="truncate")
+    (buffers,) = envs.allocate_buffers(1)
+    handle = envs.bind(buffers)
+    handle.reset(seed=1)
+    assert envs.statistics().steps_at_once == (num_envs == 6,)
+    actions = np.full(envs.action_space.shape, 0.3, np.float32)
+    for _ in range(3):
+        handle.step(actions)
+    last = buffers["observation"].copy()
+    actions[1] = np.nan
+    handle.step(actions)
+    same_step = mode is AutoresetMode.SAME_STEP
+    shown = buffers["final_observation" if same_step else "observation"]
+    _same(shown[1], last[1], "last observation")
+    assert (buffers["observation"][0] != last[0]).any()
+    assert buffers["truncated"].tolist() == [row == 1 for row in range(num_envs)]
+    assert buffers["action_valid"].tolist() == [row != 1 for row in range(num_envs)]
 
 
 # ── the books ───────────────────────────────────────────────────────────────────────────────────
