@@ -76,12 +76,17 @@ class Simulator(gym.Env[np.ndarray, np.ndarray]):
         return self._observation, 0.0, False, self._steps >= _EPISODE_STEPS, {}
 
 
+def no_actions(envs: HybridVectorEnv, count: int) -> np.ndarray:
+    """Return actions of zeros."""
+    return np.zeros((count, *envs.single_action_space.shape), np.float32)
+
+
 # ── slots ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def in_turn(envs: HybridVectorEnv, think: float, seconds: float) -> float:
     """Step all, then wait as the policy; return environment steps per second."""
-    actions = np.zeros(envs.action_space.shape, np.float32)
+    actions = no_actions(envs, envs.num_envs)
     steps, started = 0, time.perf_counter()
     while (elapsed := time.perf_counter() - started) < seconds:
         envs.step(actions)
@@ -93,7 +98,7 @@ def in_turn(envs: HybridVectorEnv, think: float, seconds: float) -> float:
 def in_two_slots(envs: HybridVectorEnv, think: float, seconds: float) -> float:
     """Wait as the policy for one half while the other is stepped; as `in_turn`."""
     slots = envs.slot_partitions(2, across_workers=True)
-    actions = [np.zeros((len(s), *envs.action_space.shape[1:]), np.float32) for s in slots]
+    actions = [no_actions(envs, len(slot)) for slot in slots]
     tickets = [envs.submit_slots(slot, a) for slot, a in zip(slots, actions, strict=True)]
     steps, started = 0, time.perf_counter()
     while (elapsed := time.perf_counter() - started) < seconds:
@@ -109,7 +114,7 @@ def in_two_slots(envs: HybridVectorEnv, think: float, seconds: float) -> float:
 
 def step_seconds(envs: HybridVectorEnv) -> float:
     """Return how long a step takes, the median of some."""
-    actions = np.zeros(envs.action_space.shape, np.float32)
+    actions = no_actions(envs, envs.num_envs)
     times = []
     for _ in range(_WARM_UP_STEPS):
         started = time.perf_counter()
@@ -120,7 +125,10 @@ def step_seconds(envs: HybridVectorEnv) -> float:
 
 def measure_slots(num_envs: int, num_workers: int, rounds: int, seconds: float) -> dict[str, Any]:
     """Return, per round, the throughput with and without slots, and the share of time."""
-    ratios, plain, piped, thinking = [], [], [], []
+    ratios: list[float] = []
+    plain: list[float] = []
+    piped: list[float] = []
+    thinking: list[float] = []
     with HybridVectorEnv([HalfCheetahEnv] * num_envs, num_workers=num_workers) as envs:
         envs.reset(seed=0)
         step_seconds(envs)
@@ -148,7 +156,7 @@ def measure_slots(num_envs: int, num_workers: int, rounds: int, seconds: float) 
 
 def received(envs: HybridVectorEnv, seconds: float) -> float:
     """Send and receive; return the steps per second of all environments but the first."""
-    actions = np.zeros(envs.action_space.shape, np.float32)
+    actions = no_actions(envs, envs.num_envs)
     envs.send(actions, range(envs.num_envs))
     steps, started = 0, time.perf_counter()
     while (elapsed := time.perf_counter() - started) < seconds:
@@ -161,7 +169,7 @@ def received(envs: HybridVectorEnv, seconds: float) -> float:
 
 def stepped(envs: HybridVectorEnv, seconds: float) -> float:
     """Step all together; as `received`."""
-    actions = np.zeros(envs.action_space.shape, np.float32)
+    actions = no_actions(envs, envs.num_envs)
     steps, started = 0, time.perf_counter()
     while (elapsed := time.perf_counter() - started) < seconds:
         envs.step(actions)
@@ -225,7 +233,7 @@ def show(console: Console, slots: dict[str, Any], partial_batches: dict[str, Any
 def main() -> None:
     """Measure, print tables, and write a file if asked to."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--num-envs", type=int, default=64, help="cheetahs (default: 64)")
+    parser.add_argument("--num-envs", type=int, default=256, help="cheetahs (default: 256)")
     parser.add_argument("--num-workers", type=int, default=2, help="their workers (default: 2)")
     parser.add_argument("--rounds", type=int, default=7, help="rounds of each (default: 7)")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each turn (default: 2)")

@@ -90,7 +90,6 @@ class BatchedStep:
         self._elapsed = np.zeros(len(limits), np.int64)
         self._reward = np.zeros(len(limits))
         self._all = np.ones(len(limits), np.bool_)
-        self._numbers = np.arange(len(limits))
 
     def step(
         self,
@@ -116,7 +115,7 @@ class BatchedStep:
         """
         active, stepped = self._all, None
         if idle or rows is not None:
-            active = self._all.copy() if rows is None else np.isin(self._numbers, rows)
+            active = self._all.copy() if rows is None else self._mask(rows)
             active[list(idle)] = False
             stepped = np.flatnonzero(active).astype(np.int32)
             if stepped.size == 0:
@@ -149,6 +148,11 @@ class BatchedStep:
             out.observation[row] = observation
             infos.add(row, info)
         return rows_ended
+
+    def _mask(self, rows: np.ndarray) -> np.ndarray:
+        mask = np.zeros_like(self._all)
+        mask[rows] = True
+        return mask
 
     def _step_some(
         self, actions: np.ndarray, rows: np.ndarray, stepped: Any, out: GroupArrays

@@ -188,8 +188,7 @@ class EnvGroup:
         out.clear_flags(rows)
         idle = self._idle_rows(rows)
         # the batch writes all rows, and `out` may be where the last observations are
-        lost = idle.intersection(self._lost) if self._lost else ()
-        last = [(row, out.last_observation(row).copy()) for row in lost]
+        last = [(row, out.last_observation(row).copy()) for row in self._lost if row in idle]
         try:
             ended = batched.step(actions, out, infos, idle, rows)
         except RowError as failure:  # nothing has moved yet
