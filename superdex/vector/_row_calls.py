@@ -28,7 +28,6 @@ from superdex.vector._episodes import Ledger
 from superdex.vector._flight import Flight
 from superdex.vector._info import InfoEntry
 from superdex.vector._layout import SLOT_BUFFER
-from superdex.vector._lifecycle import State
 from superdex.vector._local import LocalPool
 from superdex.vector._pool import WorkerPool, failures_of
 from superdex.vector._process import ctrl_c_held_back
@@ -348,8 +347,6 @@ class RowCalls:
 
     def flush(self) -> list[Piece]:
         """Wait for all that is in flight and drop its results; return what that was."""
-        if self._flight.lifecycle.state is not State.SLOTS:
-            return []
         parts = list(self._open)
         self._wait("reset", parts, lambda: all(part.is_done for part in parts), None)
         with ctrl_c_held_back():

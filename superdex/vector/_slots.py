@@ -13,6 +13,7 @@ from superdex.buffers._slots import slot_partitions
 from superdex.buffers._steps import Buffers
 from superdex.vector._arguments import check_timeout
 from superdex.vector._into import BufferCalls
+from superdex.vector._lifecycle import State
 from superdex.vector._process import ctrl_c_held_back
 from superdex.vector._protocol import Command
 from superdex.vector._row_calls import Piece, Slot
@@ -216,6 +217,8 @@ class SlotCalls(BufferCalls):
 
     def _drop_slots(self) -> None:
         """Wait for all slots in flight and drop their results."""
+        if self._flight.lifecycle.state is not State.SLOTS:
+            return
         pieces = self._row_calls.flush()
         self._note_rows(pieces)
         for ticket in self._tickets:
