@@ -81,6 +81,7 @@ def test_version_is_the_distributions():
     [
         "superdex",
         "superdex.errors",
+        "superdex.buffers",
         "superdex.vector",
         "superdex.scenes",
         "superdex.envs",

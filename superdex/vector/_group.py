@@ -185,7 +185,7 @@ class EnvGroup:
         out.clear_flags(rows)
         idle = self._idle_rows(rows)
         # the batch writes all rows, and `out` may be where the last observations are
-        lost = idle.intersection(self._lost) if self._lost else ()
+        lost = idle & self._lost.keys() if self._lost else ()
         last = [(row, out.last_observation(row).copy()) for row in lost]
         try:
             ended = batched.step(actions, out, infos, idle, rows)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,6 +49,18 @@ def with_fault(spec: ArraySpec, fault: str) -> Any:
     array: np.ndarray = np.ndarray(shape, dtype, memory, start, strides)
     array.flags.writeable = "writable" not in later
     return array
+
+
+def run_python(program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in a new process that imports what this one does."""
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 def digest(arrays: Mapping[str, Any]) -> str:

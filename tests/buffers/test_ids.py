@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,6 +10,7 @@ from hypothesis import strategies as st
 from superdex.buffers import Ids
 from superdex.buffers import _ids as module
 from superdex.errors import StaleStateError
+from tests.buffers.arrays import run_python
 
 LIMIT = 2**44
 
@@ -91,10 +89,7 @@ def test_nonces_go_round_without_zero(monkeypatch):
 def test_two_processes_begin_at_different_nonces():
     """By chance, one in half a million aside."""
     program = "from superdex.buffers._ids import _next_nonce; raise SystemExit(_next_nonce() % 251)"
-    codes = {
-        subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode
-        for _ in range(3)
-    }
+    codes = {run_python(program).returncode for _ in range(3)}
     assert len(codes) > 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +13,7 @@ import pytest
 
 from superdex.buffers import SlotBatch, allocate
 from superdex.errors import StaleStateError
-from tests.buffers.arrays import FAULTS, Drift, digest, with_fault
+from tests.buffers.arrays import FAULTS, Drift, digest, run_python, with_fault
 
 ROWS = [4, 1]
 
@@ -387,3 +388,11 @@ def test_buffers_are_not_kept():
     assert gone() is not None
     del handle
     assert gone() is None
+
+
+def test_it_needs_no_process_and_no_shared_memory():
+    """The package can be used by whatever steps a batch, and costs next to nothing to import."""
+    done = run_python("import superdex.buffers, sys; print([*sys.modules])")
+    loaded = ast.literal_eval(done.stdout)
+    assert "superdex.buffers" in loaded
+    assert not [name for name in loaded if name.startswith(("superdex.vector", "superdex.envs"))]
