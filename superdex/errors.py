@@ -13,7 +13,7 @@ Each class is also a subclass of the builtin that a caller would catch anyway::
     ├── WorkerRaised              (RuntimeError)         an environment raised in its worker
     ├── RemoteError               (Exception)            for an exception that can't travel
     ├── SceneMismatch             (ValueError)           what is shared under a name differs
-    ├── StateCaptureUnsupported   (NotImplementedError)  a scene whose state can't be captured
+    ├── StateCaptureUnsupported   (NotImplementedError)  a state that can't be captured in full
     └── StaleStateError           (ValueError)           an action for a position that has passed
 
 A message says what happened, what was expected, what came instead and what to do; the same
@@ -153,7 +153,10 @@ class WorkerRaised(SuperdexError, RuntimeError):
 
 
 class StateCaptureUnsupported(SuperdexError, NotImplementedError):
-    """The scene holds state that can't be captured, so environments can't share it."""
+    """A scene, an environment or a wrapper holds state that can't be captured.
+
+    Such a scene can't be shared; such an environment has no part in `capture_states`.
+    """
 
 
 class SceneMismatch(SuperdexError, ValueError):

@@ -83,6 +83,7 @@ def test_version_is_the_distributions():
         "superdex.errors",
         "superdex.buffers",
         "superdex.vector",
+        "superdex.states",
         "superdex.scenes",
         "superdex.envs",
         "superdex.testing",

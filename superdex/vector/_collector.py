@@ -87,6 +87,14 @@ class Collector:
             self.outputs.write_last_observations(self._buffers[target[0]][0])
         return target
 
+    def last_observations(self) -> BatchedResetResult:
+        """Return the last observation of each row, (num_envs, …), in an array of its own."""
+        observation = np.empty_like(self._buffers[0][0])
+        self.outputs.write_last_observations(observation)
+        if not self._copy:
+            observation.flags.writeable = False
+        return BatchedResetResult(observation, {})
+
     def keep_last_observations(self, place: int) -> None:
         """Have the last observations elsewhere than in a buffer that is about to be written.
 

@@ -255,6 +255,8 @@ class InfoWriter:
 
         It comes before `add`, and leads to what `add` of each one's values would.
         """
+        if not rows.any():
+            return  # or its columns would be there, with nothing in them
         rest = {}
         for key, values in info.items():
             slot, column = self._columns.get(key, (-1, None))

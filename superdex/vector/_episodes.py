@@ -46,6 +46,7 @@ class Revival:
         ended: Rows whose episode had ended before.
         attributes: What `set_attr` had set, by name, for each environment.
         columns: The info columns in use.
+        bank: The bank of states that episodes begin with, pickled; None for none.
     """
 
     episodes: list[Episode]
@@ -53,6 +54,7 @@ class Revival:
     ended: list[int]
     attributes: list[dict[str, Any]]
     columns: Any = None
+    bank: bytes | None = None
 
 
 @dataclass
@@ -72,6 +74,9 @@ class Ledger:
         default=((), (), ()), init=False
     )
     _setting: tuple[Sequence[int], str, Sequence[Any]] = field(default=((), "", ()), init=False)
+
+    bank: bytes | None = field(default=None, init=False)
+    """The bank of states that episodes begin with, pickled."""
 
     def __post_init__(self) -> None:
         self._seeds: list[int | None] = [None] * self.num_envs
@@ -153,6 +158,12 @@ class Ledger:
                 self._attributes[row][name] = value
         self._setting = (), "", ()
 
+    def adopt(self, row: int, episode: Episode, attributes: dict[str, Any], *, ended: bool) -> None:
+        """Note that a captured state was put into a row."""
+        self._seeds[row], self._numbers[row] = episode.seed, episode.number
+        self._options[row], self._attributes[row] = episode.options, dict(attributes)
+        self._ended[row] = ended
+
     def revival(self, rows: range, columns: Any = None) -> Revival:
         """Return what the worker of these environments needs after a restart."""
         begun = self._numbers[rows.start : rows.stop] >= 0
@@ -163,4 +174,5 @@ class Ledger:
             np.flatnonzero(ended).tolist(),
             [self._attributes[r] for r in rows],
             columns,
+            self.bank,
         )

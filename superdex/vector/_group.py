@@ -35,6 +35,7 @@ from superdex.vector._batched import BatchedStep, batched_step, slower
 from superdex.vector._columns import InfoWriter, snapshot
 from superdex.vector._episodes import Episode, Revival
 from superdex.vector._faults import ENV_ERROR, WORKER_RESTARTED, RestartBudget
+from superdex.vector._group_states import GroupStates
 from superdex.vector._notices import Notices
 from superdex.vector._remote import EnvFailure, env_failure, summary_of
 from superdex.vector._returns import (
@@ -122,6 +123,8 @@ class EnvGroup:
         nbytes = self._cast.dtype.itemsize * math.prod(self._cast.shape)
         self._small = nbytes <= _SMALL_BYTES
         self._batched = self._make_batched()
+        self.states = GroupStates(self)
+        """Captures and restores environments."""
 
     @property
     def steps_at_once(self) -> bool:
@@ -185,8 +188,7 @@ class EnvGroup:
         out.clear_flags(rows)
         idle = self._idle_rows(rows)
         # the batch writes all rows, and `out` may be where the last observations are
-        lost = idle & self._lost.keys() if self._lost else ()
-        last = [(row, out.last_observation(row).copy()) for row in lost]
+        last = [(row, out.last_observation(row).copy()) for row in self._lost if row in idle]
         try:
             ended = batched.step(actions, out, infos, idle, rows)
         except RowError as failure:  # nothing has moved yet
@@ -433,7 +435,10 @@ class EnvGroup:
         # of its own for each, since environments may change what they are given
         own = {key: snapshot(value) for key, value in arguments.items()}
         started = perf_counter()
-        observation, info = self.envs[row].reset(**own)
+        if self.states.bank is None:
+            observation, info = self.envs[row].reset(**own)
+        else:
+            observation, info = self.states.reset(row, own.get("seed"))
         self.clock.note_reset(row, perf_counter() - started)
         observation, info = self._cast(row, observation), checked_info(info)
         self._bare.discard(row)
@@ -506,9 +511,21 @@ class EnvGroup:
             f"{_remote.traceback_of(cause)}"
         )
         self.env_errors += 1
+        self.build_anew(row)
+        self._new.add(row)
+        self._bare.add(row)
+        self._marks[row] = {"env_error": summary}
+
+    def build_anew(self, row: int) -> None:
+        """Put a new environment in the place of one, with the attributes that were set in it.
+
+        Raises:
+            EnvFailure: If building fails.
+        """
+        index = self.indices[row]
         if (batched := self._batched) is not None:
             self._leave_batch(batched, except_for=row)
-        _close_quietly(self.envs[row])  # it is broken already
+        _close_quietly(self.envs[row])  # it may be broken
         self._ids.discard(id(self.envs[row]))
         env = self._build(index, self._env_fns[row])
         try:
@@ -521,9 +538,6 @@ class EnvGroup:
         self.envs[row] = env
         self._steps[row] = env.step
         self._turns[row] = _turn_of(env)
-        self._new.add(row)
-        self._bare.add(row)
-        self._marks[row] = {"env_error": summary}
         if batched is not None and (anew := self._make_batched()) is not None:
             for other in range(len(self.envs)):
                 anew.adopt(other)

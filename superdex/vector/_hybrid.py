@@ -72,13 +72,18 @@ from superdex.vector._slots import SlotCalls, Ticket
 from superdex.vector._spaces import batch_boxes
 from superdex.vector._split import Split, split_envs
 from superdex.vector._startup import raise_all
+from superdex.vector._state_calls import StateCalls
 from superdex.vector._statistics import Statistics, pool_statistics
 
 __all__ = ["HybridVectorEnv"]
 
 
 class HybridVectorEnv(
-    SendReceiveCalls, SlotCalls, BufferCalls, VectorEnv[np.ndarray, np.ndarray, np.ndarray]
+    StateCalls,
+    SendReceiveCalls,
+    SlotCalls,
+    BufferCalls,
+    VectorEnv[np.ndarray, np.ndarray, np.ndarray],
 ):
     """Steps N environments as one batch: W worker processes, each stepping K environments in turn.
 
@@ -184,6 +189,7 @@ class HybridVectorEnv(
         settings = GroupSettings(
             self._mode, episode_seeds, autoreset_options, faults, num_threads_per_worker
         )
+        self._settings = settings
         check_settings(settings, inner_env_cls, inner_env_kwargs)
         check_timeout(timeout)
         check_timeout(slow_after, "slow_after")
@@ -579,8 +585,10 @@ class HybridVectorEnv(
                 self._ledger.note_step(outputs.ended(buffer), outputs[buffer]["autoreset"])
         elif call == "reset" and self._ledger is not None:
             self._ledger.finish_reset()
-        elif call == "call" and self._ledger is not None:
-            self._ledger.finish_set()
+        elif call == "call":
+            self._finish_restore()
+            if self._ledger is not None:
+                self._ledger.finish_set()
 
     # ── other calls ─────────────────────────────────────────────────────────────────────────────
 

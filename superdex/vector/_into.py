@@ -6,6 +6,7 @@ from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
+from gymnasium.vector import AutoresetMode
 
 from superdex.buffers import BatchSpec, BufferedSteps
 from superdex.buffers._steps import Buffers
@@ -57,6 +58,7 @@ class BufferCalls(BufferedSteps):
 
     _pool: WorkerPool | LocalPool
     _flight: Flight
+    _mode: AutoresetMode
     _calls: EnvCalls
     _collector: Collector
     _allocated: AllocatedBuffers
@@ -103,6 +105,8 @@ class BufferCalls(BufferedSteps):
             why = "has finished its episode and autoreset is disabled"
             if not self._ids.has_begun(first):
                 why = "was never reset"
+            elif self._mode is not AutoresetMode.DISABLED:
+                why = "was not restored to the end"
             raise ResetNeeded(
                 f"Environment {first} {why}: reset it first, with reset_envs or reset. "
                 "Nothing was stepped."

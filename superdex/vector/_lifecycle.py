@@ -91,6 +91,11 @@ class Lifecycle:
         """Whether a call was begun and not finished."""
         return self.state in (State.STEPPING, State.RESETTING, State.CALLING)
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether only `close` is left."""
+        return self.state in (State.BROKEN, State.CLOSED)
+
     def check(self, call: str, name: str | None = None) -> State:
         """Return the state that `call` leads to, moving nothing.
 
@@ -121,6 +126,12 @@ class Lifecycle:
         self._was_reset = self._was_reset or self.state is State.RESETTING
         self.state = State.IDLE if self._was_reset else State.NEW
         self.interrupted = False
+
+    def note_reset(self) -> None:
+        """A call that was none of `reset` put environments where they can be stepped."""
+        self._was_reset = True
+        if self.state is State.NEW:
+            self.state = State.IDLE
 
     def finish_rows(self) -> None:
         """No row is in flight any more.

@@ -115,6 +115,20 @@ class Outputs:
             self.copies += 1
             self.bytes_copied += out.nbytes
 
+    def last_results(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the last results of rows, (rows, …) arrays by name, copies."""
+        results, home = {}, self._only_home(rows)
+        for name, array in self._buffers[SLOT_BUFFER].items():
+            results[name] = np.empty((len(rows), *array.shape[1:]), array.dtype)
+            self._gather(name, rows, results[name], home)
+        return results
+
+    def put(self, rows: np.ndarray, results: Mapping[str, np.ndarray]) -> None:
+        """Have rows show what they showed elsewhere, in the buffer for slots."""
+        for name, array in self._buffers[SLOT_BUFFER].items():
+            array[rows] = results[name]
+        self.note_rows(rows)
+
     def _only_home(self, rows: np.ndarray | None) -> int | None:
         """Return the buffer with the last results of all these rows, if it is one."""
         if self._home_of_all is not None or rows is None or len(rows) == 0:

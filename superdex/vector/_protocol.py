@@ -89,10 +89,18 @@ class Command:
     RESET_ROWS: Final = 9
     """These two are requests, for some of its environments, and come through its queue."""
 
+    CAPTURE: Final = 10
+    STAGE: Final = 11
+    """Check states that RESTORE is to put in place."""
+
+    RESTORE: Final = 12
+    BANK: Final = 13
+
 
 COMMAND_NAMES = (
     *("", "step", "reset", "call", "set_attr", "close"),
     *("attach", "detach", "step", "reset"),
+    *("capture_states", "restore_states", "restore_states", "use_episode_bank"),
 )
 """The name of each command, as errors give it."""
 

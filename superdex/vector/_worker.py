@@ -113,6 +113,7 @@ class Worker:
         """Go on in the place of a worker that died."""
         if revival.columns is not None:
             self._infos.follow(revival.columns)
+        self._use_bank(revival.bank)
         self.group.revive(revival)
 
     def handle(self, command: int, target: Target, payload: Any) -> Reply:
@@ -135,6 +136,8 @@ class Worker:
                 reply.results = self.group.call(*payload)
             elif command == Command.SET_ATTR:
                 self.group.set_attr(*payload)
+            elif command in (Command.CAPTURE, Command.STAGE, Command.RESTORE, Command.BANK):
+                reply.results = self._handle_states(command, payload)
             elif command == Command.ATTACH:
                 self.add_outputs(*payload)
             elif command == Command.DETACH:
@@ -147,6 +150,21 @@ class Worker:
         self.words[Word.ENV_ERRORS] = self.group.env_errors
         reply.notices = self.group.notices.take()
         return reply if reply != NOTHING else NOTHING
+
+    def _handle_states(self, command: int, payload: Any) -> list[bytes]:
+        states = self.group.states
+        if command == Command.CAPTURE:
+            return [_remote.dumps(states.capture(payload))]
+        if command == Command.STAGE:
+            states.stage(payload)
+        elif command == Command.RESTORE:
+            states.restore(payload)
+        else:
+            self._use_bank(payload)
+        return []
+
+    def _use_bank(self, bank: bytes | None) -> None:
+        self.group.states.use_bank(None if bank is None else _remote.loads(bank))
 
     def _step(self, target: Target, columns: Any) -> Reply:
         group, (buffer, info_buffer) = self.group, target

@@ -244,6 +244,18 @@ def test_a_column_whose_key_keeps_changing_is_given_up():
     assert len(workers.general) == 4
 
 
+def test_arrays_of_no_environment_leave_no_column():
+    """As infos that nobody gave."""
+    workers = Workers(num_envs=2, num_workers=1)
+    workers.step([{"x": 1.0}, {"x": 2.0}])
+    workers.step([{"x": 1.0}, {"x": 2.0}])
+    (writer,) = workers.writers
+    writer.add_rows({"x": np.zeros(2)}, np.zeros(2, np.bool_))
+    assert writer.finish(0) == (0, [])
+    writer.add_rows({"x": np.zeros(2)}, np.array([False, True]))
+    assert writer.finish(0) == (1, [])
+
+
 def test_a_failed_call_leaves_nothing_behind():
     """Infos taken before the failure are forgotten."""
     workers = Workers(num_envs=2, num_workers=1)
