@@ -197,6 +197,7 @@ class StateCalls:
             self._calls.ask("restore_states", Command.STAGE, requests)
         if not rows:
             return
+        self._collector.outputs.check(state.results)
         self._ids.advance(np.array(rows, np.intp))
         self._restore = _Restore(rows, state)
         try:
