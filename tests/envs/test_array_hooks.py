@@ -397,7 +397,7 @@ def test_what_is_set_anew_before_each_step_may_differ():
     with HybridVectorEnv([Measuring] * 2, num_workers=1, in_process=True) as single:
         single.reset(seed=1)
         single.step(np.zeros((2, 1), np.float32))
-        state = single.capture_states([0])
+        state = single.capture_states([1])
     with HybridVectorEnv([Measuring] * 8, num_workers=1, in_process=True) as envs:
         envs.reset(seed=2)
         envs.fork(state, range(8))
