@@ -13,9 +13,9 @@ Each class is also a subclass of the builtin that a caller would catch anyway::
     ├── WorkerRaised              (RuntimeError)         an environment raised in its worker
     ├── RemoteError               (Exception)            for an exception that can't travel
     ├── SceneMismatch             (ValueError)           what is shared under a name differs
-     ├── StateCaptureUnsupported   (NotImplementedError)  a state that can't be captured in full
-     ├── StaleStateError           (ValueError)           an action for a position that has passed
-     └── GameLibraryError          (ImportError)          a game engine that can't be used
+    ├── StateCaptureUnsupported   (NotImplementedError)  a state that can't be captured in full
+    ├── StaleStateError           (ValueError)           an action for a position that has passed
+    └── GameLibraryError          (ImportError)          a game engine that can't be used
 
 A message says what happened, what was expected, what came instead and what to do; the same
 facts are attributes of the exception.

@@ -15,5 +15,13 @@ header alone.
 from superdex.games._batch import GameBatch
 from superdex.games._library import GameDescription, GameLibrary, load
 from superdex.games._outputs import BoundOutputs
+from superdex.games._vector import VectorGameEnv
 
-__all__ = ["BoundOutputs", "GameBatch", "GameDescription", "GameLibrary", "load"]
+__all__ = [
+    "BoundOutputs",
+    "GameBatch",
+    "GameDescription",
+    "GameLibrary",
+    "VectorGameEnv",
+    "load",
+]
