@@ -34,6 +34,7 @@ __all__ = [
     "Field",
     "FreeProcesses",
     "Hybrid",
+    "HybridInto",
     "Loop",
     "take_rounds",
     "warm_up",
@@ -243,6 +244,24 @@ class Hybrid(Contender):
         self._vector.close()
 
 
+class HybridInto(Hybrid):
+    """Our own, with workers that write to two buffers of the caller's in turn."""
+
+    def __init__(self, field: Field, **arguments: Any) -> None:
+        super().__init__(field, **arguments)
+        handles = map(self._vector.bind, self._vector.allocate_buffers(2))
+        self._handles = itertools.cycle(list(handles))
+
+    def step(self) -> None:
+        """Step all environments once."""
+        next(self._handles).step(next(self._actions))
+
+    def close(self) -> None:
+        """Close the vector."""
+        del self._handles  # which hold its memory
+        super().close()
+
+
 class NextStep(Contender):
     """A Gymnasium vector whose step after an episode's end resets and is no step."""
 
@@ -338,6 +357,7 @@ CONTENDERS: dict[str, tuple[str, Callable[[Field], Contender]]] = {
     "bare2": ("two free-running loops", _make_free_loops),
     "ours": ("ours: HybridVectorEnv", lambda field: Hybrid(field, copy=True)),
     "ours_view": ("ours, copy=False", lambda field: Hybrid(field, copy=False)),
+    "ours_into": ("ours, step_into", HybridInto),
     "ours_infos": ("ours, two infos", _make_with_infos),
     "sync": ("SyncVectorEnv", _make_sync),
     "async": ("AsyncVectorEnv", _make_async),

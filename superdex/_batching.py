@@ -65,7 +65,7 @@ class EnvBatch(Protocol):
             actions: (K, …), of the action space's dtype; may be changed.
             observation: (K, …), written in full; rows that were not stepped hold no meaning.
             reward: (K,), likewise.
-            rows: Which environments, sorted; all if None.
+            rows: Which environments, sorted; all if None. Others stay as they are.
 
         Raises:
             RowError: If one can't be stepped.

@@ -13,7 +13,7 @@ Each class is also a subclass of the builtin that a caller would catch anyway::
     ├── WorkerRaised              (RuntimeError)         an environment raised in its worker
     ├── RemoteError               (Exception)            for an exception that can't travel
     ├── SceneMismatch             (ValueError)           what is shared under a name differs
-    ├── StateCaptureUnsupported   (NotImplementedError)  a scene whose state can't be captured
+    ├── StateCaptureUnsupported   (NotImplementedError)  a state that can't be captured in full
     ├── StaleStateError           (ValueError)           an action for a position that has passed
     └── GameLibraryError          (ImportError)          a game engine that can't be used
 
@@ -155,7 +155,10 @@ class WorkerRaised(SuperdexError, RuntimeError):
 
 
 class StateCaptureUnsupported(SuperdexError, NotImplementedError):
-    """The scene holds state that can't be captured, so environments can't share it."""
+    """A scene, an environment or a wrapper holds state that can't be captured.
+
+    Such a scene can't be shared; such an environment has no part in `capture_states`.
+    """
 
 
 class SceneMismatch(SuperdexError, ValueError):
@@ -166,7 +169,39 @@ class SceneMismatch(SuperdexError, ValueError):
 
 
 class StaleStateError(SuperdexError, ValueError):
-    """An action was meant for a position that has passed."""
+    """An action was meant for a position that has passed. Nothing was stepped.
+
+    Attributes:
+        rows: The environments whose state id is another.
+        expected: The state id of each of them.
+        got: What came instead.
+        foreign: Those of them whose id belongs to another vector environment, or to none.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[int],
+        expected: Sequence[int],
+        got: Sequence[int],
+        *,
+        foreign: Sequence[int] = (),
+    ) -> None:
+        self.rows = tuple(rows)
+        self.expected = tuple(expected)
+        self.got = tuple(got)
+        self.foreign = tuple(foreign)
+        if self.foreign:
+            which, why = self.foreign, "belongs to another vector environment, or is no id at all"
+            advice = "Give the ids that came with the observations of this one."
+        else:
+            which, why = self.rows, "is of a position that has passed"
+            advice = "Drop that action and choose one for the present position."
+        noun = "environment" if len(which) == 1 else "environments"
+        first = self.rows.index(which[0])
+        super().__init__(
+            f"The state id for {noun} {_few(which)} {why}: expected {self.expected[first]} for "
+            f"environment {which[0]}, got {self.got[first]}. Nothing was stepped. {advice}"
+        )
 
 
 class GameLibraryError(SuperdexError, ImportError):
@@ -178,6 +213,12 @@ def _span(indices: range) -> str:
     if len(indices) == 1:
         return f"environment {indices[0]}"
     return f"environments {indices[0]} to {indices[-1]}"
+
+
+def _few(numbers: Sequence[int]) -> str:
+    """Return the first few of some numbers, in words."""
+    shown = ", ".join(map(str, numbers[:5]))
+    return shown if len(numbers) <= 5 else f"{shown} and {len(numbers) - 5} more"
 
 
 def _numbered(noun: str, numbers: Sequence[int]) -> str:

@@ -24,7 +24,10 @@ PAGES = sorted(page for page in ROOT.joinpath("docs").rglob("*.md") if "_build" 
 PROGRAMS = sorted(ROOT.joinpath("docs", "code").glob("*.py"))
 DOCUMENTED = [
     f"superdex.{name}"
-    for name in ("vector", "envs", "envs.mujoco", "scenes", "testing", "bench", "errors")
+    for name in (
+        *("vector", "buffers", "states", "envs", "envs.mujoco", "scenes"),
+        *("testing", "bench", "errors"),
+    )
 ]
 OPTIONS = doctest.ELLIPSIS
 

@@ -81,7 +81,9 @@ def test_version_is_the_distributions():
     [
         "superdex",
         "superdex.errors",
+        "superdex.buffers",
         "superdex.vector",
+        "superdex.states",
         "superdex.scenes",
         "superdex.envs",
         "superdex.games",

@@ -10,7 +10,8 @@ scene and back when the environment itself is used: by a reset, a call, a look a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -57,9 +58,10 @@ class SceneEnvBatch:
         self._envs = envs
         self._batch = MujocoBatch(first._scene, len(envs), num_threads, first.varied_fields)
         self._body = _body(first, self._batch)
-        for name in first.array_fields:
-            values = [np.asarray(getattr(env, name)) for env in envs]
-            setattr(self._body, name, np.stack(values))
+        self._adopt_fields(envs)
+        self._set_anew = _set_by_before_step(self._body)
+        self._adopt_fields(envs)
+        self._check_memories(envs)
         self._remember(first)
         self._variations: list[Any] = [None] * len(envs)
         self._elapsed_steps = np.zeros(len(envs), np.int64)
@@ -75,7 +77,6 @@ class SceneEnvBatch:
         cls = type(first)
         if not first.array_hooks:
             raise NotBatchable(f"{cls.__name__} does not declare array_hooks")
-        memory = SceneEnvBatch._memory(first)
         for env in envs:
             if type(env) is not cls:
                 raise NotBatchable(f"it holds a {type(env).__name__} beside a {cls.__name__}")
@@ -83,15 +84,25 @@ class SceneEnvBatch:
                 raise NotBatchable(f"its {cls.__name__}s do not share one scene")
             if env.cfg != first.cfg:
                 raise NotBatchable(f"its {cls.__name__}s have different settings")
-            for name, value in memory.items():
-                if not _same(vars(env).get(name), value):
-                    raise NotBatchable(
-                        f"its {cls.__name__}s differ in {name}, which is not among array_fields"
-                    )
         if type(first._scene) is not MujocoScene:
             raise NotBatchable(f"a {type(first._scene).__name__} is no MujocoScene")
         if not first._loaded_share().is_shared:
             raise NotBatchable(f"its {cls.__name__} has a scene of its own")
+
+    def _adopt_fields(self, envs: Sequence[SceneEnv]) -> None:
+        for name in envs[0].array_fields:
+            values = [np.asarray(getattr(env, name)) for env in envs]
+            setattr(self._body, name, np.stack(values))
+
+    def _check_memories(self, envs: Sequence[SceneEnv]) -> None:
+        memory = self._memory(envs[0])
+        for env in envs:
+            for name, value in memory.items():
+                if not _same(vars(env).get(name), value):
+                    raise NotBatchable(
+                        f"its {type(env).__name__}s differ in {name}, which is not among "
+                        "array_fields"
+                    )
 
     def step(
         self,
@@ -106,13 +117,23 @@ class SceneEnvBatch:
             actions: (K, size), of the action space's dtype.
             observation: (K, size), written in full; rows that were not stepped hold no meaning.
             reward: (K,), likewise.
-            rows: Which environments, sorted; all if None.
+            rows: Which environments, sorted; all if None. Others stay as they are.
 
         Raises:
             RowError: If an action is not finite; nothing has moved then.
         """
-        body, batch = self._body, self._batch
         self._check_finite(actions, rows)
+        with self._others_at_rest(rows):
+            return self._step(actions, observation, reward, rows)
+
+    def _step(
+        self,
+        actions: NDArray[Any],
+        observation: NDArray[Any],
+        reward: NDArray[np.float64],
+        rows: NDArray[np.int32] | None,
+    ) -> Transitions:
+        body, batch = self._body, self._batch
         structured_action = body._action_layout.rows(body._action_layout.clipped_rows(actions))
         body._before_step()
         for _ in range(self._calls):
@@ -133,6 +154,29 @@ class SceneEnvBatch:
         else:
             self._elapsed_steps[rows] += 1
         return self._transitions(info, *stop)
+
+    @contextmanager
+    def _others_at_rest(self, rows: NDArray[np.int32] | None) -> Iterator[None]:
+        """Inside, hooks may write to all environments; those not in `rows` are as before after it.
+
+        A hook writes a whole array: the action of all, say, which is part of the physics' state.
+        """
+        if rows is None:
+            yield
+            return
+        body, states = self._body, self._batch.states
+        resting = np.ones(len(self._envs), np.bool_)
+        resting[rows] = False
+        kept = states[resting]
+        remembered = {name: getattr(body, name)[resting] for name in body.array_fields}
+        try:
+            yield
+        finally:
+            states[resting] = kept
+            for name, values in remembered.items():
+                together = np.array(getattr(body, name))
+                together[resting] = values
+                setattr(body, name, together)
 
     def _transitions(self, info: dict[str, Any], terminated: Any, truncated: Any) -> Transitions:
         count = len(self._envs)
@@ -217,14 +261,15 @@ class SceneEnvBatch:
                     f"{type(env).__name__}.{name} was set in one of them, and is not among "
                     "array_fields"
                 )
+        self._recalled_of = len(attributes)  # one that is its own came with a first reset
 
-    @staticmethod
-    def _memory(env: SceneEnv) -> dict[str, Any]:
+    def _memory(self, env: SceneEnv) -> dict[str, Any]:
         """Return the attributes that the body shares with all environments."""
+        left_out = _OWN | self._set_anew
         return {
             name: value
             for name, value in vars(env).items()
-            if name not in _OWN and name not in env.array_fields
+            if name not in left_out and name not in env.array_fields
         }
 
     def hand_back(self, row: int) -> None:
@@ -250,6 +295,29 @@ def refuse_own_steps(cls: type, base: type) -> None:
     for method in ("reset", "step"):
         if getattr(cls, method) is not getattr(base, method):
             raise NotBatchable(f"{cls.__name__} has a {method} of its own")
+
+
+def _set_by_before_step(body: SceneEnv) -> frozenset[str]:
+    """Return the attributes that `_before_step` sets anew in each step, whatever they were.
+
+    What they hold between two steps means nothing, and environments may differ in it: one that came
+    to its state by another way than the batch did, say.
+    """
+    attributes = vars(body)
+    before = dict(attributes)
+    try:
+        with np.errstate(all="ignore"):
+            body._before_step()
+            once = dict(attributes)
+            body._before_step()
+        # what counts or adds up is something else each time
+        names = [n for n, value in attributes.items() if value is not before.get(n)]
+        return frozenset(name for name in names if _same(attributes[name], once[name]))
+    except Exception:  # the first step will say what is wrong with the hook
+        return frozenset()
+    finally:
+        attributes.clear()
+        attributes.update(before)
 
 
 def _same(one: Any, other: Any) -> bool:

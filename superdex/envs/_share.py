@@ -192,6 +192,59 @@ class SceneShare:
             if before is not None:
                 self.driven.release_state(before)
 
+    def export_state(self, who: str) -> dict[str, Any]:
+        """Return this environment's state as plain values that fit any scene of this model.
+
+        Args:
+            who: The environment's class, for errors.
+
+        Raises:
+            StateCaptureUnsupported: The scene's state can't be captured.
+        """
+        scene: Any = self.data.scene
+        given: Any = None if self.variation is None else dict(self.variation[2])
+        if not self.is_shared:
+            numbers = scene.export_state()
+        else:
+            state = self._state
+            numbers = scene.export_state(self.data.initial_state if state is None else state)
+        return {"numbers": numbers, "varied": given}
+
+    def check_state(self, varied_fields: Sequence[str], state: dict[str, Any]) -> None:
+        """Check that an exported state fits the scene.
+
+        Raises:
+            ValueError: It does not.
+        """
+        self.data.scene.check_state(state["numbers"])  # type: ignore[attr-defined]
+        unknown = set(state["varied"] or ()) - set(varied_fields)
+        if unknown:
+            raise ValueError(
+                f"The state has values of the model fields {sorted(unknown)}, expected those of "
+                f"{list(varied_fields)} at most."
+            )
+
+    def import_state(self, varied_fields: Sequence[str], state: dict[str, Any]) -> None:
+        """Have an exported state that was checked as this environment's own."""
+        scene: Any = self.data.scene
+        took_turn = self.take_turn()
+        try:
+            varied = state["varied"]
+            if varied is not None:
+                self.vary(varied_fields, varied)
+            elif self.varies:
+                self.variation = None
+                scene.apply_variation(None)
+            if not self.is_shared:
+                scene.put_state(state["numbers"])
+                return
+            before, self._state = self._state, scene.import_state(state["numbers"])
+            if before is not None:
+                scene.release_state(before)
+        finally:
+            if took_turn:
+                self.give_turn()
+
     def release(self) -> None:
         """Give state and reference back; the last one to do so destroys the scene."""
         if self._manager is None:

@@ -15,7 +15,7 @@ import mujoco
 import numpy as np
 
 # Larger arrays, of meshes, textures and height fields, take longer to compare than a reset may.
-_LARGE = 1 << 16
+LARGE = 1 << 16
 
 _Place = tuple[int, int]
 
@@ -46,9 +46,9 @@ class ModelGuard:
         owners = [("", model), ("opt.", model.opt), ("stat.", model.stat)]
         if pictures:
             vis = model.vis
-            owners = [(f"vis.{name}.", getattr(vis, name)) for name in _names(type(vis))]
+            owners = [(f"vis.{name}.", getattr(vis, name)) for name in names_of(type(vis))]
         for prefix, owner in owners:
-            members = {prefix + name: getattr(owner, name) for name in _names(type(owner))}
+            members = {prefix + name: getattr(owner, name) for name in names_of(type(owner))}
             # An array that owns its memory is a copy, not the model's own.
             places = {
                 name: (value.__array_interface__["data"][0], value.nbytes)
@@ -94,7 +94,9 @@ class _Numbers:
     def __init__(self, prefix: str, owner: Any) -> None:
         self._prefix = prefix
         self._owner = owner
-        self._names = [n for n in _names(type(owner)) if isinstance(getattr(owner, n), int | float)]
+        self._names = [
+            n for n in names_of(type(owner)) if isinstance(getattr(owner, n), int | float)
+        ]
         self._read = attrgetter(*self._names) if len(self._names) > 1 else self._read_few
         self._built: tuple[float, ...] = self._read(owner)
 
@@ -115,7 +117,7 @@ class _Numbers:
         return changed
 
 
-def _names(cls: type) -> list[str]:
+def names_of(cls: type) -> list[str]:
     """Return the names of the fields of a MuJoCo structure."""
     return [
         name
@@ -128,7 +130,7 @@ def _spans(places: list[_Place]) -> Iterator[tuple[int, int, bool]]:
     """Yield start, size and whether it is large: each large array, and all between two of them."""
     start = stop = 0
     for address, size in places:
-        if size < _LARGE:
+        if size < LARGE:
             start, stop = start or address, address + size
             continue
         if start:

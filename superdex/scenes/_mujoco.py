@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from superdex.errors import ClosedError, SceneMismatch, StateCaptureUnsupported
+from superdex.scenes._exchange import check_numbers, digest_of, numbers_of, put_numbers
 from superdex.scenes._guard import ModelGuard
 from superdex.scenes._variation import Variation, Variations
 
@@ -76,6 +77,7 @@ class MujocoScene:
     ) -> None:
         self._model: mujoco.MjModel | None = model
         self._data: mujoco.MjData | None = mujoco.MjData(model) if data is None else data
+        self._field_names = tuple(fields)
         self._fields = tuple(self._field_view(name) for name in fields)
         self._timestep = float(model.opt.timestep)
         self._state_size = mujoco.mj_stateSize(model, _SIGNATURE)
@@ -90,6 +92,7 @@ class MujocoScene:
         self._drawings: dict[tuple[int, int], Drawing] = {}
         self._guard: ModelGuard | None = None
         self._variations: Variations | None = None
+        self._digest: str | None = None
 
     @classmethod
     def from_xml_path(
@@ -220,6 +223,83 @@ class MujocoScene:
         if saved is None:
             raise self._unknown(handle)
         return saved[0]
+
+    def export_state(self, handle: int | None = None) -> dict[str, Any]:
+        """Return a captured state, or the present one, as arrays that fit any scene of this model.
+
+        They may be kept in a file, and put into a scene of another process by `import_state`.
+
+        Args:
+            handle: The state; None for the present one.
+
+        Raises:
+            ValueError: The handle was released, or is another scene's.
+            StateCaptureUnsupported: The model has engine plugins, or lets bodies sleep.
+            ClosedError: The scene is closed.
+        """
+        if handle is not None:
+            saved = self._states.get(handle)
+            if saved is None:
+                raise self._unknown(handle)
+            state, *fields = (array.copy() for array in saved)
+            return {
+                "integration": state,
+                "fields": dict(zip(self._field_names, fields, strict=True)),
+            }
+        self._check_capturable(self.model)
+        views = self._before_refresh or self._fields
+        return numbers_of(self.model, self.data, dict(zip(self._field_names, views, strict=True)))
+
+    def check_state(self, numbers: dict[str, Any]) -> None:
+        """Check that what `export_state` returned is a state of this scene's model.
+
+        Raises:
+            ValueError: It is not, or it lacks a field that is saved here.
+        """
+        check_numbers(self.model, self._named_fields(), numbers)
+
+    def import_state(self, numbers: dict[str, Any]) -> int:
+        """Set an exported state aside here and return the handle that restores it.
+
+        Raises:
+            ValueError: As `check_state`.
+        """
+        self.check_state(numbers)
+        fields = numbers["fields"]
+        handle = _next_handle()
+        self._states[handle] = (
+            numbers["integration"].copy(),
+            *(fields[name].copy() for name in self._field_names),
+        )
+        return handle
+
+    def put_state(self, numbers: dict[str, Any]) -> None:
+        """Put an exported state into the scene, with all that derives from it.
+
+        Raises:
+            ValueError: As `check_state`.
+        """
+        self.check_state(numbers)
+        put_numbers(self.model, self.data, self._named_fields(), numbers)
+        self._before_refresh = None
+
+    def digest(self) -> str:
+        """Return a short name for the physics of the model: equal for models that move alike.
+
+        Values that `vary` put in don't count. Of a protected model it is worked out once.
+        """
+        if self._digest is not None:
+            return self._digest
+        present = None if self._variations is None else self._variations.current
+        self.apply_variation(None)
+        digest = digest_of(self.model)
+        self.apply_variation(present)
+        if self._guard is not None:
+            self._digest = digest
+        return digest
+
+    def _named_fields(self) -> dict[str, NDArray[Any]]:
+        return dict(zip(self._field_names, self._fields, strict=True))
 
     def refresh(self) -> None:
         """Compute derived quantities at the present state, which stays as it is to the bit.

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import get_ident
+from typing import Any
 
 import mujoco
 
@@ -137,6 +138,20 @@ class Seat:
                 self.refresh()
             finally:
                 self.end()
+
+    def export_state(self) -> dict[str, Any]:
+        """Return the own state as arrays that fit any scene of this model."""
+        return self.turns.scene.export_state(self.state)
+
+    def import_state(self, numbers: dict[str, Any]) -> None:
+        """Have an exported state that was checked as the own one."""
+        scene = self.turns.scene
+        state = scene.import_state(numbers)
+        if self.turns.occupant is self:
+            self.turns.occupant = None
+        if self.state is not None:
+            scene.release_state(self.state)
+        self.state = state
 
     @contextmanager
     def turn(self) -> Iterator[None]:

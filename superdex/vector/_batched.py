@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from superdex._batching import EnvBatch, NotBatchable
+from superdex._batching import EnvBatch, NotBatchable, Transitions
 from superdex.vector._columns import InfoWriter
 from superdex.vector._returns import end_reasons
 
@@ -92,22 +92,39 @@ class BatchedStep:
         self._all = np.ones(len(limits), np.bool_)
 
     def step(
-        self, actions: np.ndarray, out: GroupArrays, infos: InfoWriter, idle: Set[int]
+        self,
+        actions: np.ndarray,
+        out: GroupArrays,
+        infos: InfoWriter,
+        idle: Set[int],
+        rows: np.ndarray | None = None,
     ) -> list[int]:
         """Step the environments that are not idle; return those whose episode ended.
 
         Rows of `out` that are idle are left to the caller.
 
+        Args:
+            actions: One for each environment, idle or not; if some rest, for those that don't.
+            out: Where results go.
+            infos: Takes infos.
+            idle: Rows that are not stepped.
+            rows: The environments that don't rest; all if None.
+
         Raises:
             RowError: If one can't be stepped; nothing has moved then.
         """
-        active, rows = self._all, None
-        if idle:
-            active = self._all.copy()
+        active, stepped = self._all, None
+        if idle or rows is not None:
+            active = self._all.copy() if rows is None else self._mask(rows)
             active[list(idle)] = False
-            rows = np.flatnonzero(active).astype(np.int32)
-        taken = self._batch.step(actions, out.observation, self._reward, rows)
-        out.reward[:] = self._reward
+            stepped = np.flatnonzero(active).astype(np.int32)
+            if stepped.size == 0:
+                return []
+        if rows is None:
+            taken = self._batch.step(actions, out.observation, self._reward, stepped)
+            out.reward[:] = self._reward
+        else:
+            taken = self._step_some(actions, rows, stepped, out)
         terminated, truncated = taken.terminated & active, taken.truncated & active
         if self._shortest is not None:
             self._elapsed += active
@@ -116,7 +133,8 @@ class BatchedStep:
         if not ended.any():
             infos.add_rows(taken.info, active)
             return []
-        out.terminated[:], out.truncated[:] = terminated, truncated
+        where: Any = slice(None) if rows is None else rows
+        out.terminated[where], out.truncated[where] = terminated[where], truncated[where]
         rows_ended: list[int] = np.flatnonzero(ended).tolist()
         same_step = out.final_observation is not None
         infos.add_rows(taken.info, active & ~ended if same_step else active)
@@ -130,6 +148,23 @@ class BatchedStep:
             out.observation[row] = observation
             infos.add(row, info)
         return rows_ended
+
+    def _mask(self, rows: np.ndarray) -> np.ndarray:
+        mask = np.zeros_like(self._all)
+        mask[rows] = True
+        return mask
+
+    def _step_some(
+        self, actions: np.ndarray, rows: np.ndarray, stepped: Any, out: GroupArrays
+    ) -> Transitions:
+        """Step environments while others rest, whose rows of `out` are left as they are."""
+        together = np.zeros((len(self._all), *actions.shape[1:]), actions.dtype)
+        together[rows] = actions
+        observation = np.empty_like(out.observation)
+        taken = self._batch.step(together, observation, self._reward, stepped)
+        out.observation[stepped] = observation[stepped]
+        out.reward[stepped] = self._reward[stepped]
+        return taken
 
     def adopt(self, row: int) -> None:
         """Go on from where an environment is that was reset or used by itself."""

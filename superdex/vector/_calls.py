@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from superdex.errors import WorkerDied, WorkerRaised
@@ -73,10 +73,10 @@ class EnvCalls:
                 f"{method}({name!r}) is refused: use {name}() of the vector environment."
             )
         positions = self._split.by_worker(rows)
-        replies = self._ask(
+        replies = self.ask(
             name,
             Command.CALL,
-            {w: (self._slots(w, rows, at), name, args, kwargs) for w, at in positions.items()},
+            {w: (self.slots(w, rows, at), name, args, kwargs) for w, at in positions.items()},
         )
         results: list[Any] = [None] * len(rows)
         for worker, reply in replies:
@@ -87,10 +87,14 @@ class EnvCalls:
     def set_attr(self, name: str, values: Sequence[Any], rows: Sequence[int]) -> None:
         """Set an attribute of these environments, to one value for each."""
         requests = {
-            worker: (self._slots(worker, rows, at), name, [values[position] for position in at])
+            worker: (self.slots(worker, rows, at), name, [values[position] for position in at])
             for worker, at in self._split.by_worker(rows).items()
         }
-        self._ask(f"set_attr({name!r})", Command.SET_ATTR, requests)
+        self.ask(f"set_attr({name!r})", Command.SET_ATTR, requests)
+
+    def tell_all(self, name: str, command: int, *payload: Any) -> None:
+        """Have every worker do a command that the environments don't notice."""
+        self.ask(name, command, dict.fromkeys(range(self._split.num_workers), payload))
 
     def left_out(self, failure: Exception, rows: Sequence[int]) -> set[int]:
         """Return those of the rows that a call did not reach because of its failure."""
@@ -104,14 +108,12 @@ class EnvCalls:
             left.update(asked[asked.index(first) :] if first in asked else asked)
         return left
 
-    def _slots(self, worker: int, rows: Sequence[int], positions: Sequence[int]) -> list[int]:
+    def slots(self, worker: int, rows: Sequence[int], positions: Sequence[int]) -> list[int]:
         """Return the slots in a worker of the environments at some positions of `rows`."""
         start = self._split.ranges[worker].start
         return [rows[position] - start for position in positions]
 
-    def _ask(
-        self, name: str, command: int, requests: dict[int, tuple[Any, ...]]
-    ) -> list[tuple[int, Reply]]:
+    def ask(self, name: str, command: int, requests: Mapping[int, Any]) -> list[tuple[int, Reply]]:
         """Send some workers a request each, wait for all of them, and return their replies."""
         payloads = _remote.dump_requests(requests.values(), f"arguments of {name}")
         self._flight.check_alive(name, restart=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from superdex.vector._columns import Column, InfoReader, InfoSchema
 from superdex.vector._info import InfoEntry, mask_in_the_way, merge_infos
+from superdex.vector._layout import SLOT_BUFFER
 from superdex.vector._notices import NoticeBoard
+from superdex.vector._outputs import FIRST_ALLOCATED, Outputs
 from superdex.vector._protocol import Reply, Target
 from superdex.vector._results import BatchedResetResult, BatchedStepResult
 
@@ -31,64 +33,114 @@ class Collector:
     def __init__(
         self, arrays: dict[str, np.ndarray], ranges: tuple[range, ...], *, copy: bool
     ) -> None:
+        self.outputs = Outputs(arrays)
+        """What workers wrote of each row, apart from infos."""
         self.copies = 0
         self.bytes_copied = 0
         self.target: Target = (0, 0)
-        """The two of those that alternate, for outputs and infos, that were written last."""
-        self.home = arrays["home"]
-        """(num_envs,) the buffer with each row's last results."""
+        """The two of those that take turns, for outputs and infos, that were written last."""
         self._copy = copy
         self._num_envs = ranges[-1].stop
-        self._buffers = [[arrays[k][b] for k in _BATCHED] for b in range(len(arrays["reward"]))]
-        self._views = [[_read_only(array) for array in buffer] for buffer in self._buffers]
+        self._buffers: dict[int, list[np.ndarray]] = {}
+        self._views: dict[int, list[np.ndarray]] = {}
+        for number in range(FIRST_ALLOCATED):
+            self._look_at(number)
         self._batch_bytes = sum(array.nbytes for array in self._buffers[0])
-        self.autoreset = arrays["autoreset"]
-        self._final_observation = arrays.get("final_observation")
+        self._same_step = "final_observation" in arrays
         self._schema = InfoSchema()
         self.columns: list[Column | None] = []
         """The info columns that workers were told of."""
+        self._told = self.columns
+        """Those that all workers were told of by a step or reset."""
         self._schema_changed = False
         self._reader = InfoReader(arrays["info_data"], arrays["info_mask"], ranges)
         self.board = NoticeBoard()
         """Where workers' notices become warnings."""
 
-    def next_target(self, *, keep_observation: bool = False) -> Target:
-        """Return what the next call writes; with the last observations in it if asked."""
+    # ── where calls write ───────────────────────────────────────────────────────────────────────
+
+    def add(self, number: int, arrays: dict[str, np.ndarray]) -> None:
+        """Have one more buffer of outputs."""
+        self.outputs.add(number, arrays)
+        self._look_at(number)
+
+    def remove(self, number: int) -> None:
+        """Have that buffer of outputs no more."""
+        self.outputs.remove(number)
+        self._buffers.pop(number, None)
+        self._views.pop(number, None)
+
+    def _look_at(self, number: int) -> None:
+        self._buffers[number] = [self.outputs[number][name] for name in _BATCHED]
+        self._views[number] = [_read_only(array) for array in self._buffers[number]]
+
+    def next_target(self, place: int | None = None, *, keep_observation: bool = False) -> Target:
+        """Return what the next call for all rows writes.
+
+        Args:
+            place: The number of its buffer of outputs; None for the next one of the two.
+            keep_observation: Have the last observations in it first.
+        """
         buffer, info_buffer = self.target
-        target = 1 - buffer, 1 - info_buffer
+        target = 1 - buffer if place is None else place, 1 - info_buffer
         if keep_observation:
-            self.write_last_observations(self._buffers[target[0]][0])
+            self.outputs.write_last_observations(self._buffers[target[0]][0])
         return target
 
-    def write_last_observations(self, out: np.ndarray) -> None:
-        """Write the last observation of each row to `out`, (num_envs, …)."""
-        for buffer in np.unique(self.home).tolist():
-            np.copyto(out, self._buffers[buffer][0], where=_broadcast(self.home == buffer, out))
+    def last_observations(self) -> BatchedResetResult:
+        """Return the last observation of each row, (num_envs, …), in an array of its own."""
+        observation = np.empty_like(self._buffers[0][0])
+        self.outputs.write_last_observations(observation)
+        if not self._copy:
+            observation.flags.writeable = False
+        return BatchedResetResult(observation, {})
+
+    def keep_last_observations(self, place: int) -> None:
+        """Have the last observations elsewhere than in a buffer that is about to be written.
+
+        A worker that dies while it writes leaves parts of two steps there, and the last observation
+        of the episodes that are lost with it is needed.
+        """
+        if place in self.outputs.in_use():
+            spare = 1 - self.target[0]  # views of it are no longer valid
+            self.outputs.write_last_observations(self._buffers[spare][0])
+            self.outputs.note(spare)
+            self.copies += 1
+            self.bytes_copied += self._buffers[spare][0].nbytes
 
     def note(self, target: Target) -> None:
         """A call for all rows that wrote `target` has come to its end."""
-        self.target = target
-        self.home.fill(target[0])
+        number, info_buffer = target
+        self.target = number if number < SLOT_BUFFER else self.target[0], info_buffer
+        self.outputs.note(number)
+
+    # ── results ─────────────────────────────────────────────────────────────────────────────────
 
     def news_for_workers(self) -> Any:
-        """Return the info columns if they changed since the last time, else None."""
-        if not self._schema_changed:
-            return None
-        self._schema_changed = False
-        self._reader.follow(self._schema)
-        self.columns = list(self._schema.columns)
+        """Return the info columns if a call for all rows has to tell them, else None."""
+        columns = self.current_columns()
+        return None if columns is self._told else columns
+
+    def note_told(self) -> None:
+        """All workers are told of the current info columns, with the call that is now sent."""
+        columns = self.current_columns()
+        if columns is not self._told:
+            self._told = columns
+            self._reader.follow(self._schema)
+
+    def current_columns(self) -> list[Column | None]:
+        """Return the info columns, the same list until they change."""
+        if self._schema_changed:
+            self._schema_changed = False
+            self.columns = list(self._schema.columns)
         return self.columns
 
-    def step_result(
-        self, target: Target, touched: list[int], replies: Sequence[tuple[int, Reply]]
-    ) -> BatchedStepResult:
-        """Return the result of a step that wrote `target`."""
-        buffer, info_buffer = target
-        info = self._infos(info_buffer, touched, replies)
-        if self._final_observation is not None:
+    def step_result(self, target: Target, info: dict[Any, Any]) -> BatchedStepResult:
+        """Return the result of a step that wrote `target`, with the info of that."""
+        buffer = target[0]
+        if self._same_step:
             self._add_final_observations(buffer, info)
         if not self._copy:
-            _freeze(info)
             observation, reward, terminated, truncated = self._views[buffer]
             return BatchedStepResult(observation, reward, terminated, truncated, info)
         observation, reward, terminated, truncated = self._buffers[buffer]
@@ -98,24 +150,9 @@ class Collector:
             observation.copy(), reward.copy(), terminated.copy(), truncated.copy(), info
         )
 
-    def reset_result(
-        self, target: Target, touched: list[int], replies: Sequence[tuple[int, Reply]]
-    ) -> BatchedResetResult:
-        """Return the result of a reset that wrote `target`."""
-        buffer, info_buffer = target
-        info = self._infos(info_buffer, touched, replies)
-        if not self._copy:
-            _freeze(info)
-        return BatchedResetResult(self._taken(self._buffers[buffer][0]), info)
-
-    def autoreset_mask(self) -> np.ndarray:
-        """Return which rows their last call reset, a copy."""
-        return np.array(self.autoreset[self.home, np.arange(self._num_envs)])
-
-    def ended(self, buffer: int) -> np.ndarray:
-        """Return which environments' episodes ended in the step that wrote `buffer`."""
-        _, _, terminated, truncated = self._buffers[buffer]
-        return np.asarray(terminated | truncated)
+    def reset_result(self, target: Target, info: dict[Any, Any]) -> BatchedResetResult:
+        """Return the result of a reset that wrote `target`, with the info of that."""
+        return BatchedResetResult(self._taken(self._buffers[target[0]][0]), info)
 
     def _taken(self, array: np.ndarray) -> np.ndarray:
         """Return an array of the block as the caller gets it."""
@@ -126,37 +163,78 @@ class Collector:
         return array.copy()
 
     def _add_final_observations(self, buffer: int, info: dict[Any, Any]) -> None:
-        assert self._final_observation is not None
-        ended = self.ended(buffer)
+        ended = self.outputs.ended(buffer)
         if ended.any():
-            final = np.zeros_like(self._final_observation[buffer])
-            final[ended] = self._final_observation[buffer][ended]
+            written = self.outputs[buffer]["final_observation"]
+            final = np.zeros_like(written)
+            final[ended] = written[ended]
             info["final_obs"], info["_final_obs"] = final, ended
+            if not self._copy:
+                _freeze({"final_obs": final, "_final_obs": ended})
             self.copies += 1
             self.bytes_copied += final.nbytes
 
     # ── infos ───────────────────────────────────────────────────────────────────────────────────
 
-    def _infos(
-        self, buffer: int, touched: list[int], replies: Sequence[tuple[int, Reply]]
+    def infos(
+        self, target: Target, touched: list[int], replies: Sequence[tuple[int, Reply]]
     ) -> dict[Any, Any]:
+        """Return the infos of a call for all rows that wrote `target`.
+
+        Args:
+            target: The buffers.
+            touched: The columns that each worker wrote, a bit for each.
+            replies: Of the workers that have one.
+        """
+        if not (replies or any(touched)):
+            return {}
+        buffer = target[1]
         columns = self._reader.read(buffer, touched) if any(touched) else {}
         entries: list[InfoEntry] = []
         for _, reply in replies:
             entries += reply.entries
             self.board.tell(reply.notices)
-        info = self._merge(entries, columns) if entries else {}
+        info = self.merge(entries, columns, self._num_envs, self._taken)
+        if not self._copy:
+            _freeze(info)
+        return info
+
+    def read_rows(
+        self, columns: Sequence[Column | None], touched: int, rows: np.ndarray
+    ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+        """Yield the info columns that a call for some rows wrote; see `InfoReader.read_rows`."""
+        return self._reader.read_rows(SLOT_BUFFER, columns, touched, rows)
+
+    def merge(
+        self,
+        entries: Sequence[InfoEntry],
+        columns: dict[str, tuple[np.ndarray, np.ndarray]],
+        count: int,
+        taken: Callable[[np.ndarray], np.ndarray],
+    ) -> dict[Any, Any]:
+        """Return the infos of some rows, of what came the general way and what came in columns.
+
+        Args:
+            entries: The former, their rows counted from 0.
+            columns: The latter, values and mask (count, …) by key.
+            count: How many rows.
+            taken: Returns an array of `columns` as the caller gets it.
+        """
+        info = self._merge(entries, columns, count) if entries else {}
         for key, (values, mask) in columns.items():
             if f"_{key}" in info:
                 self._notice_mask(mask_in_the_way(key))
-            info[key], info[f"_{key}"] = self._taken(values), self._taken(mask)
+            info[key], info[f"_{key}"] = taken(values), taken(mask)
         return info
 
     def _merge(
-        self, entries: list[InfoEntry], columns: dict[str, tuple[np.ndarray, np.ndarray]]
+        self,
+        entries: Sequence[InfoEntry],
+        columns: dict[str, tuple[np.ndarray, np.ndarray]],
+        count: int,
     ) -> dict[Any, Any]:
         """Merge what came the general way, together with columns of the same keys."""
-        merged = merge_infos(entries, self._num_envs, self._notice_mask)
+        merged = merge_infos(entries, count, self._notice_mask)
         self._schema_changed |= self._schema.learn(merged)
         for key in merged.keys() & columns.keys():
             values, mask = columns.pop(key)
@@ -164,16 +242,11 @@ class Collector:
                 (int(i), {key: values[i].copy()}) for i in np.flatnonzero(mask)
             ]
             both += [(row, {key: info[key]}) for row, info in entries if key in info]
-            merged.update(merge_infos(both, self._num_envs, self._notice_mask))
+            merged.update(merge_infos(both, count, self._notice_mask))
         return merged
 
     def _notice_mask(self, message: str) -> None:
         self.board.tell([("mask", message)])
-
-
-def _broadcast(rows: np.ndarray, like: np.ndarray) -> np.ndarray:
-    """Return a mask of rows (N,) with as many dimensions as `like` (N, …)."""
-    return rows.reshape(-1, *[1] * (like.ndim - 1))
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ step's array would depend on history and split.)
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from operator import itemgetter
@@ -164,6 +164,24 @@ class InfoReader:
             result[key] = (value, mask)
         return result
 
+    def read_rows(
+        self, buffer: int, columns: Sequence[Column | None], touched: int, rows: np.ndarray
+    ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+        """Yield (key, values, mask), copies for some rows, of the columns written for them.
+
+        Args:
+            buffer: Which of the buffers.
+            columns: Those that the worker knew when it wrote.
+            touched: One bit for each column that it wrote.
+            rows: The rows, all of that worker.
+        """
+        for slot, column in enumerate(columns):
+            if column is not None and touched >> slot & 1:
+                mask = self._masks[buffer, slot, rows]
+                if mask.any():
+                    values = column.values(self._data[buffer], self._num_envs)
+                    yield column.key, values[rows], mask
+
 
 class InfoWriter:
     """The worker's side: takes each environment's info right after its step.
@@ -237,6 +255,8 @@ class InfoWriter:
 
         It comes before `add`, and leads to what `add` of each one's values would.
         """
+        if not rows.any():
+            return  # or its columns would be there, with nothing in them
         rest = {}
         for key, values in info.items():
             slot, column = self._columns.get(key, (-1, None))
@@ -303,23 +323,31 @@ class InfoWriter:
             taken += values
         self._pattern_rows, self._pattern_taken = [], []
 
-    def finish(self, buffer: int) -> tuple[int, list[InfoEntry]]:
-        """Write the columns; return a bit for each one written, and what has no column."""
+    def finish(self, buffer: int, rows: np.ndarray | None = None) -> tuple[int, list[InfoEntry]]:
+        """Write the columns; return a bit for each one written, and what has no column.
+
+        Args:
+            buffer: Which buffer.
+            rows: The environments whose infos were taken, sorted; what a column holds of others is
+                left as it is. All if None.
+        """
         touched = 0
+        where: Any = slice(None) if rows is None else rows
         if self._pattern_rows:
+            asked = self._all_rows if rows is None else rows.tolist()
             # a reset may come in any order of rows, and of some of them only
-            if self._sparse or self._dense or self._pattern_rows != self._all_rows:
+            if self._sparse or self._dense or self._pattern_rows != asked:
                 self._spread_pattern()
             else:
-                touched |= self._write_dense(self._views[buffer])
+                touched |= self._write_dense(self._views[buffer], where)
         for slot, (array, present) in self._dense.items():
             data, mask = self._views[buffer][slot]
-            data[:] = array
-            data[~present] = 0
-            mask[:] = present
+            data[where] = array[where]
+            data[~present if rows is None else rows[~present[rows]]] = 0
+            mask[where] = present[where]
             touched |= 1 << slot
-        for slot, (rows, values) in self._sparse.items():
-            touched |= self._write_sparse(self._views[buffer][slot], slot, rows, values)
+        for slot, (chosen, values) in self._sparse.items():
+            touched |= self._write_sparse(self._views[buffer][slot], slot, chosen, values, where)
         entries = self._entries
         if touched or entries or self._pattern_rows:
             self._clear()
@@ -329,28 +357,33 @@ class InfoWriter:
         """Forget what was taken: the call failed."""
         self._clear()
 
-    def _write_dense(self, views: list[tuple[np.ndarray, np.ndarray]]) -> int:
+    def _write_dense(self, views: list[tuple[np.ndarray, np.ndarray]], where: Any) -> int:
         touched = 0
         for slot, values in zip(
             self._pattern_slots, zip(*self._pattern_taken, strict=True), strict=True
         ):
             data, mask = views[slot]
             try:
-                data[:] = values
+                data[where] = values
             except OverflowError:
-                self._hand_over(slot, range(self._count), values)
+                self._hand_over(slot, self._pattern_rows, values)
                 continue
-            mask.fill(True)
+            mask[where] = True
             touched |= 1 << slot
         return touched
 
     def _write_sparse(
-        self, view: tuple[np.ndarray, np.ndarray], slot: int, rows: list[int], values: list[Any]
+        self,
+        view: tuple[np.ndarray, np.ndarray],
+        slot: int,
+        rows: list[int],
+        values: list[Any],
+        where: Any,
     ) -> int:
         data, mask = view
         if slot not in self._dense:
-            data.fill(0)
-            mask.fill(False)
+            data[where] = 0
+            mask[where] = False
         try:
             data[rows] = values
         except OverflowError:

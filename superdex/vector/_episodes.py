@@ -46,6 +46,7 @@ class Revival:
         ended: Rows whose episode had ended before.
         attributes: What `set_attr` had set, by name, for each environment.
         columns: The info columns in use.
+        bank: The bank of states that episodes begin with, pickled; None for none.
     """
 
     episodes: list[Episode]
@@ -53,6 +54,7 @@ class Revival:
     ended: list[int]
     attributes: list[dict[str, Any]]
     columns: Any = None
+    bank: bytes | None = None
 
 
 @dataclass
@@ -73,6 +75,9 @@ class Ledger:
     )
     _setting: tuple[Sequence[int], str, Sequence[Any]] = field(default=((), "", ()), init=False)
 
+    bank: bytes | None = field(default=None, init=False)
+    """The bank of states that episodes begin with, pickled."""
+
     def __post_init__(self) -> None:
         self._seeds: list[int | None] = [None] * self.num_envs
         self._options: list[dict[str, Any] | None] = [None] * self.num_envs
@@ -91,31 +96,54 @@ class Ledger:
         They are those given, and with `episode_seeds` a drawn one for each environment that never
         had any.
         """
-        chosen = list(seeds)
-        if self.episode_seeds:
-            for position, row in enumerate(rows):
-                if chosen[position] is None and self._seeds[row] is None:
-                    chosen[position] = drawn_seed()
+        chosen = self.seeds_for(rows, seeds)
         # the caller may change what it passed
         kept = {id(entry): snapshot(entry) for entry in options}
         self._resetting = rows, chosen, [kept[id(entry)] for entry in options]
         return chosen
 
+    def seeds_for(self, rows: Sequence[int], seeds: Sequence[int | None]) -> list[int | None]:
+        """Return the seeds that a reset uses; see `begin_reset`."""
+        chosen = list(seeds)
+        if self.episode_seeds:
+            for position, row in enumerate(rows):
+                if chosen[position] is None and self._seeds[row] is None:
+                    chosen[position] = drawn_seed()
+        return chosen
+
     def finish_reset(self) -> None:
         """The reset that was begun came to its end."""
-        for row, seed, options in zip(*self._resetting, strict=True):
-            self._options[row] = options
+        self.note_reset(*self._resetting)
+        self._resetting = (), (), ()
+
+    def note_reset(
+        self,
+        rows: Sequence[int],
+        seeds: Sequence[int | None],
+        options: Sequence[dict[str, Any] | None],
+    ) -> None:
+        """Note that some environments were reset, with these seeds and options."""
+        for row, seed, chosen in zip(rows, seeds, options, strict=True):
+            self._options[row] = chosen
             self._ended[row] = False
             self._numbers[row] += 1
             if seed is not None:
                 self._seeds[row], self._numbers[row] = seed, 0
-        self._resetting = (), (), ()
 
-    def note_step(self, ended: np.ndarray, autoreset: np.ndarray) -> None:
-        """Note which episodes ended in a step and which environments it reset, (num_envs,) bool."""
-        self._numbers += autoreset
+    def note_step(
+        self, ended: np.ndarray, autoreset: np.ndarray, rows: np.ndarray | None = None
+    ) -> None:
+        """Note which episodes ended in a step and which environments it reset.
+
+        Args:
+            ended: (rows,) bool.
+            autoreset: (rows,) bool.
+            rows: The environments that were stepped; all if None.
+        """
+        where: Any = slice(None) if rows is None else rows
+        self._numbers[where] += autoreset
         if self.autoreset_mode is not AutoresetMode.SAME_STEP:
-            self._ended[:] = ended
+            self._ended[where] = ended
 
     def begin_set(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
         """Note what `set_attr` is to set, until `finish_set`."""
@@ -130,6 +158,12 @@ class Ledger:
                 self._attributes[row][name] = value
         self._setting = (), "", ()
 
+    def adopt(self, row: int, episode: Episode, attributes: dict[str, Any], *, ended: bool) -> None:
+        """Note that a captured state was put into a row."""
+        self._seeds[row], self._numbers[row] = episode.seed, episode.number
+        self._options[row], self._attributes[row] = episode.options, dict(attributes)
+        self._ended[row] = ended
+
     def revival(self, rows: range, columns: Any = None) -> Revival:
         """Return what the worker of these environments needs after a restart."""
         begun = self._numbers[rows.start : rows.stop] >= 0
@@ -140,4 +174,5 @@ class Ledger:
             np.flatnonzero(ended).tolist(),
             [self._attributes[r] for r in rows],
             columns,
+            self.bank,
         )

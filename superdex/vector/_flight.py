@@ -113,6 +113,8 @@ class Flight:
             if self.lifecycle.state is not State.CLOSED or not isinstance(failure, Exception):
                 raise
         self.lifecycle.finish()
+        if not replies:
+            return replies
         try:
             raise_all(failures_of(replies))
         except Exception as failure:

@@ -35,6 +35,7 @@ from superdex.vector._batched import BatchedStep, batched_step, slower
 from superdex.vector._columns import InfoWriter, snapshot
 from superdex.vector._episodes import Episode, Revival
 from superdex.vector._faults import ENV_ERROR, WORKER_RESTARTED, RestartBudget
+from superdex.vector._group_states import GroupStates
 from superdex.vector._notices import Notices
 from superdex.vector._remote import EnvFailure, env_failure, summary_of
 from superdex.vector._returns import (
@@ -122,6 +123,8 @@ class EnvGroup:
         nbytes = self._cast.dtype.itemsize * math.prod(self._cast.shape)
         self._small = nbytes <= _SMALL_BYTES
         self._batched = self._make_batched()
+        self.states = GroupStates(self)
+        """Captures and restores environments."""
 
     @property
     def steps_at_once(self) -> bool:
@@ -150,61 +153,94 @@ class EnvGroup:
 
     # ── stepping ────────────────────────────────────────────────────────────────────────────────
 
-    def step(self, actions: np.ndarray, out: GroupArrays, infos: InfoWriter) -> None:
-        """Step every environment once; autoreset as the mode says.
+    def step(
+        self,
+        actions: np.ndarray,
+        out: GroupArrays,
+        infos: InfoWriter,
+        rows: np.ndarray | None = None,
+    ) -> None:
+        """Step every environment once, or some; autoreset as the mode says.
 
         Args:
-            actions: (K, …), owned by the group: environments may keep views of it.
-            out: Written in full.
+            actions: One for each that is stepped, (K, …) if all are; owned by the group:
+                environments may keep views of it.
+            out: Written in full, or those rows of it.
             infos: Takes each environment's info.
+            rows: Which environments, sorted, intp; all if None. The others rest.
 
         Raises:
             EnvFailure: At the first environment that raises, if that is not to be contained.
         """
         if self._batched is not None:
-            self._step_at_once(self._batched, actions, out, infos)
+            self._step_at_once(self._batched, actions, out, infos, rows)
         else:
-            self._step_one_by_one(actions, out, infos)
+            self._step_one_by_one(actions, out, infos, rows)
 
     def _step_at_once(
-        self, batched: BatchedStep, actions: np.ndarray, out: GroupArrays, infos: InfoWriter
+        self,
+        batched: BatchedStep,
+        actions: np.ndarray,
+        out: GroupArrays,
+        infos: InfoWriter,
+        rows: np.ndarray | None,
     ) -> None:
-        out.clear_flags()
-        idle = self._pending | self._lost.keys()
+        out.clear_flags(rows)
+        idle = self._idle_rows(rows)
+        # the batch writes all rows, and `out` may be where the last observations are
+        last = [(row, out.last_observation(row).copy()) for row in self._lost if row in idle]
         try:
-            ended = batched.step(actions, out, infos, idle)
+            ended = batched.step(actions, out, infos, idle, rows)
         except RowError as failure:  # nothing has moved yet
             self._replace(failure.row, "step", failure.__cause__ or failure)
             self._lose(failure.row, ENV_ERROR)
-            return self.step(actions, out, infos)
+            return self.step(actions, out, infos, rows)
         except EnvFailure:
             raise
         except BaseException as error:
             raise env_failure(None, "step", error) from error
+        for row, observation in last:
+            out.observation[row] = observation
         for row in sorted(idle):
             observation, info = self._step_idle(row, ended, out)
             out.observation[row], out.reward[row] = observation, 0.0
             if info:
                 infos.add(row, info)
-        self._finish_step(ended, idle, out)
+        self._finish_step(ended, idle, out, rows)
         return None
 
-    def _finish_step(self, ended: list[int], idle: Set[int], out: GroupArrays) -> None:
-        self.env_steps += len(self.envs) - len(idle)
+    def _idle_rows(self, rows: np.ndarray | None) -> Set[int]:
+        """Return those of the rows that are not stepped: they are reset, or say they are lost."""
+        idle = self._pending
+        if self._lost:
+            idle = idle.union(self._lost)
+        if rows is not None and idle:
+            idle = idle.intersection(rows.tolist())
+        return idle
+
+    def _finish_step(
+        self, ended: list[int], idle: Set[int], out: GroupArrays, rows: np.ndarray | None
+    ) -> None:
+        self.env_steps += (len(self.envs) if rows is None else len(rows)) - len(idle)
         if ended or idle:
             out.flagged = True
-            self._pending = set(ended) if self._autoresets_next_step else set()
+            resting = set() if rows is None else self._pending.difference(rows.tolist())
+            self._pending = resting | set(ended) if self._autoresets_next_step else set()
 
-    def _step_one_by_one(self, actions: np.ndarray, out: GroupArrays, infos: InfoWriter) -> None:
-        out.clear_flags()
+    def _step_one_by_one(
+        self, actions: np.ndarray, out: GroupArrays, infos: InfoWriter, rows: np.ndarray | None
+    ) -> None:
+        out.clear_flags(rows)
         steps = self.clock.steps if self.clock.due else self._steps
-        idle = self._pending  # rows that are not stepped: they are reset, or say that they are lost
-        if self._lost:
-            idle = idle | self._lost.keys()
+        idle = self._idle_rows(rows)
         ended: list[int] = []
         rewards: list[float] = []
         pieces: list[bytes] = []
-        turns: Any = enumerate(zip(steps, actions, strict=True))
+        where: Any = slice(None) if rows is None else rows
+        asked: Sequence[int] = range(len(steps)) if rows is None else rows.tolist()
+        if rows is not None:
+            steps = [steps[row] for row in asked]
+        turns: Any = zip(asked, zip(steps, actions, strict=True), strict=True)
         while True:
             try:
                 self._step_rows(turns, idle, out, infos, ended, rewards, pieces)
@@ -212,7 +248,7 @@ class EnvGroup:
             except EnvFailure:
                 raise
             except BaseException as error:
-                row = len(rewards)
+                row = asked[len(rewards)]
                 self._replace(row, "step", error)
                 self._lose(row, ENV_ERROR)
                 # the same row again, which is lost now
@@ -221,9 +257,9 @@ class EnvGroup:
                 turns = chain([(row, (None, None))], turns)
         if self._small:
             joined = np.frombuffer(b"".join(pieces), self._cast.dtype)
-            out.observation[:] = joined.reshape(out.observation.shape)
-        out.reward[:] = rewards
-        self._finish_step(ended, idle, out)
+            out.observation[where] = joined.reshape(len(rewards), *self._cast.shape)
+        out.reward[where] = rewards
+        self._finish_step(ended, idle, out, rows)
 
     def _step_rows(
         self,
@@ -346,16 +382,18 @@ class EnvGroup:
         options: Sequence[dict[str, Any] | None],
         out: GroupArrays,
         infos: InfoWriter,
+        *,
+        others_rest: bool = False,
     ) -> None:
         """Reset the environments at `rows` and clear their pending autoresets.
 
-        Other rows of `out` are left as they are, except that the rewards and flags of all are zero.
+        Other rows of `out` are left as they are, except that the rewards and flags of all are zero,
+        unless those are to be left alone too.
 
         Raises:
             EnvFailure: At the first environment that raises, if that is not to be contained.
         """
-        out.reward.fill(0.0)
-        out.clear_flags()
+        out.clear_results(np.array(rows, np.intp) if others_rest else None)
         for row, seed, chosen in zip(rows, seeds, options, strict=True):
             self._pending.discard(row)
             self._lost.pop(row, None)
@@ -397,7 +435,10 @@ class EnvGroup:
         # of its own for each, since environments may change what they are given
         own = {key: snapshot(value) for key, value in arguments.items()}
         started = perf_counter()
-        observation, info = self.envs[row].reset(**own)
+        if self.states.bank is None:
+            observation, info = self.envs[row].reset(**own)
+        else:
+            observation, info = self.states.reset(row, own.get("seed"))
         self.clock.note_reset(row, perf_counter() - started)
         observation, info = self._cast(row, observation), checked_info(info)
         self._bare.discard(row)
@@ -470,9 +511,21 @@ class EnvGroup:
             f"{_remote.traceback_of(cause)}"
         )
         self.env_errors += 1
+        self.build_anew(row)
+        self._new.add(row)
+        self._bare.add(row)
+        self._marks[row] = {"env_error": summary}
+
+    def build_anew(self, row: int) -> None:
+        """Put a new environment in the place of one, with the attributes that were set in it.
+
+        Raises:
+            EnvFailure: If building fails.
+        """
+        index = self.indices[row]
         if (batched := self._batched) is not None:
             self._leave_batch(batched, except_for=row)
-        _close_quietly(self.envs[row])  # it is broken already
+        _close_quietly(self.envs[row])  # it may be broken
         self._ids.discard(id(self.envs[row]))
         env = self._build(index, self._env_fns[row])
         try:
@@ -485,9 +538,6 @@ class EnvGroup:
         self.envs[row] = env
         self._steps[row] = env.step
         self._turns[row] = _turn_of(env)
-        self._new.add(row)
-        self._bare.add(row)
-        self._marks[row] = {"env_error": summary}
         if batched is not None and (anew := self._make_batched()) is not None:
             for other in range(len(self.envs)):
                 anew.adopt(other)

@@ -32,11 +32,11 @@ import numpy as np
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from superdex.errors import ResetNeeded
+from superdex.buffers import Ids
 from superdex.vector import _remote
 from superdex.vector._affinity import checked_affinity
+from superdex.vector._allocated import AllocatedBuffers
 from superdex.vector._arguments import (
-    check_actions,
     check_reset_mask,
     check_settings,
     check_timeout,
@@ -50,12 +50,15 @@ from superdex.vector._collector import Collector
 from superdex.vector._episodes import Ledger, Revival
 from superdex.vector._faults import FaultPolicy
 from superdex.vector._flight import Flight
-from superdex.vector._layout import batch_layout
+from superdex.vector._into import BufferCalls
+from superdex.vector._layout import batch_layout, batch_spec
 from superdex.vector._local import LocalPool
+from superdex.vector._outputs import FIRST_ALLOCATED, WRITTEN_BY_WORKERS
 from superdex.vector._pool import WorkerPool
 from superdex.vector._process import refuse_in_unguarded_main, warn_of_crowd
 from superdex.vector._protocol import Command, Construction, ResetRequest, Word
 from superdex.vector._results import BatchedResetResult, BatchedStepResult
+from superdex.vector._row_calls import RowCalls
 from superdex.vector._seeding import (
     Options,
     Seed,
@@ -63,16 +66,25 @@ from superdex.vector._seeding import (
     normalize_seeds,
     select_rows,
 )
+from superdex.vector._send_receive import SendReceiveCalls
 from superdex.vector._settings import AutoresetOptions, GroupSettings
+from superdex.vector._slots import SlotCalls, Ticket
 from superdex.vector._spaces import batch_boxes
 from superdex.vector._split import Split, split_envs
 from superdex.vector._startup import raise_all
+from superdex.vector._state_calls import StateCalls
 from superdex.vector._statistics import Statistics, pool_statistics
 
 __all__ = ["HybridVectorEnv"]
 
 
-class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+class HybridVectorEnv(
+    StateCalls,
+    SendReceiveCalls,
+    SlotCalls,
+    BufferCalls,
+    VectorEnv[np.ndarray, np.ndarray, np.ndarray],
+):
     """Steps N environments as one batch: W worker processes, each stepping K environments in turn.
 
     Environment i is slot i % K of worker i // K. Its trajectory is bit-identical to a plain loop
@@ -177,6 +189,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         settings = GroupSettings(
             self._mode, episode_seeds, autoreset_options, faults, num_threads_per_worker
         )
+        self._settings = settings
         check_settings(settings, inner_env_cls, inner_env_kwargs)
         check_timeout(timeout)
         check_timeout(slow_after, "slow_after")
@@ -199,6 +212,8 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._reset_masks = reset_masks
         self._timeout = timeout
         self._steps = 0
+        self._steps_whole_workers = inner_env_cls is not None
+        self._tickets: list[Ticket] = []
         # which environments must be reset before a step; None where none can be among them
         self._unready: np.ndarray | None = np.ones(len(env_fns), np.bool_)
         self._final_statistics: Statistics | None = None
@@ -297,6 +312,15 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         arrays = self._pool.attach(layout)
         self._action, self._timing = arrays["action"], arrays["timing"]
         self._collector = Collector(arrays, self._split.ranges, copy=copy)
+        self._ids = Ids(arrays["episodes"])
+        self._env_ids = np.arange(self.num_envs, dtype=np.int32)
+        self._spec = batch_spec(layout)
+        self._row_calls = RowCalls(
+            self._pool, self._flight, self._split, self._collector, self._ledger
+        )
+        self._allocated = AllocatedBuffers(
+            FIRST_ALLOCATED, [name for name in WRITTEN_BY_WORKERS if name in self._spec]
+        )
         if self._ledger is not None and isinstance(self._pool, WorkerPool):
             self._pool.revival = partial(_revival, self._ledger, self._collector, self._split)
 
@@ -333,7 +357,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         those reset within the step. All False with DISABLED and after any reset.
         """
         self._flight.lifecycle.check("call", "autoreset_mask")
-        return self._collector.autoreset_mask()
+        return self._collector.outputs.autoreset_mask()
 
     # ── reset ───────────────────────────────────────────────────────────────────────────────────
 
@@ -342,7 +366,8 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     ) -> BatchedResetResult:
         """Reset all environments and clear their pending autoresets.
 
-        After an interrupted call it first waits for that call and drops its result.
+        After an interrupted call it first waits for that call and drops its result, and so it does
+        with slots in flight.
 
         Args:
             seed: None; an int s, so that environment i gets s + i; or a list, tuple or integer
@@ -360,7 +385,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         """
         check_timeout(timeout)
         try:
-            self._note_result(self._flight.drain())
+            self._drain()
             self.reset_async(seed=seed, options=options)
             return self.reset_wait(timeout)
         except KeyboardInterrupt:
@@ -369,6 +394,9 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     def reset_async(self, *, seed: Seed = None, options: Options = None) -> None:
         """Start `reset`; `reset_wait` returns its result."""
+        self._start_full_reset(seed, options, None)
+
+    def _start_full_reset(self, seed: Seed, options: Options, place: int | None) -> None:
         self._flight.lifecycle.check("reset")
         rows: Sequence[int] = range(self.num_envs)
         if isinstance(options, Mapping) and "reset_mask" in options:
@@ -379,7 +407,7 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         all_seeds = normalize_seeds(seed, range(self.num_envs))
         all_options = normalize_options(options, self.num_envs)
         self._start_reset(
-            rows, [all_seeds[row] for row in rows], [all_options[row] for row in rows]
+            rows, [all_seeds[row] for row in rows], [all_options[row] for row in rows], place
         )
 
     def reset_wait(self, timeout: float | None = None) -> BatchedResetResult:
@@ -394,10 +422,8 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         """
         self._flight.lifecycle.check("reset_wait")
         check_timeout(timeout)
-        replies = self._flight.finish("reset", self._limit(timeout))
-        self._note_result("reset")
-        touched = self._pool.words(Word.TOUCHED_COLUMNS)
-        return self._collector.reset_result(self._flight.target, touched, replies)
+        info = self._finish("reset", self._limit(timeout))
+        return self._collector.reset_result(self._flight.target, info)
 
     def reset_envs(
         self,
@@ -443,10 +469,12 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         rows: Sequence[int],
         seeds: Sequence[int | None],
         options: Sequence[dict[str, Any] | None],
+        place: int | None = None,
     ) -> None:
         if self._ledger is not None:
             seeds = self._ledger.begin_reset(rows, seeds, options)
-        requests = [ResetRequest([], [], []) for _ in self._split.ranges]
+        columns = self._collector.news_for_workers()
+        requests = [ResetRequest([], [], [], columns) for _ in self._split.ranges]
         for row, seed, chosen in zip(rows, seeds, options, strict=True):
             worker, slot = self._split.locate(row)
             requests[worker].rows.append(slot)
@@ -454,7 +482,12 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             requests[worker].options.append(chosen)
         payloads = _remote.dump_requests(requests, "options of reset")
         self._flight.check_alive("reset")
-        target = self._collector.next_target(keep_observation=len(rows) < self.num_envs)
+        self._collector.note_told()
+        if self._allocated.dropped:
+            self._give_back()
+        partial = len(rows) < self.num_envs
+        target = self._collector.next_target(place, keep_observation=partial)
+        self._ids.advance(np.array(rows, np.intp) if partial else None)
         self._flight.start("reset", Command.RESET, target, payloads)
         if self._unready is not None:
             self._unready[list(rows)] = False
@@ -492,22 +525,22 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     def step_async(self, actions: np.ndarray) -> None:
         """Start `step`; `step_wait` returns its result."""
-        self._flight.lifecycle.check("step")
-        check_actions(actions, self._action.shape, self._action.dtype)
-        if self._unready is not None and self._unready.any():
-            first = int(np.flatnonzero(self._unready)[0])
-            why = "has finished its episode and autoreset is disabled"
-            if self._steps == 0:
-                why = "was never reset"
-            raise ResetNeeded(
-                f"Environment {first} {why}: reset it first, with reset_envs or reset. "
-                "Nothing was stepped."
-            )
+        self._check_step("step", actions)
+        self._start_step(actions, None)
+
+    def _start_step(self, actions: np.ndarray, place: int | None) -> None:
         self._flight.check_alive("step")
+        if self._allocated.dropped:
+            self._give_back()
+        if place is not None and self._ledger is not None:
+            self._collector.keep_last_observations(place)
+        self._ids.advance()
         np.copyto(self._action, actions, casting="same_kind")
         columns = self._collector.news_for_workers()
         payloads = [] if columns is None else [_remote.dumps(columns)] * self.num_workers
-        self._flight.start("step", Command.STEP, self._collector.next_target(), payloads)
+        if columns is not None:
+            self._collector.note_told()
+        self._flight.start("step", Command.STEP, self._collector.next_target(place), payloads)
 
     def step_wait(self, timeout: float | None = None) -> BatchedStepResult:
         """Wait for the step in flight and return its result.
@@ -522,13 +555,22 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._flight.lifecycle.check("step_wait")
         if timeout is not None:
             check_timeout(timeout)
-        replies = self._flight.finish("step", self._limit(timeout))
-        self._note_result("step")
+        info = self._finish("step", self._limit(timeout))
+        return self._collector.step_result(self._flight.target, info)
+
+    def _finish(self, call: str, timeout: float | None) -> dict[Any, Any]:
+        replies = self._flight.finish(call, timeout)
+        self._note_result(call)
         touched = self._pool.words(Word.TOUCHED_COLUMNS)
-        return self._collector.step_result(self._flight.target, touched, replies)
+        return self._collector.infos(self._flight.target, touched, replies)
 
     def _limit(self, timeout: float | None) -> float | None:
         return self._timeout if timeout is None else timeout
+
+    def _drain(self) -> None:
+        """Wait for what was interrupted or is in flight, and drop its results."""
+        self._note_result(self._flight.drain())
+        self._drop_slots()
 
     def _note_result(self, call: str | None) -> None:
         """Note what a step or reset that has come to its end says of the environments' episodes."""
@@ -536,17 +578,17 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             self._collector.note(self._flight.target)  # also where its result is dropped
         if call == "step":
             self._steps += 1
-            buffer = self._flight.target[0]
+            outputs, buffer = self._collector.outputs, self._flight.target[0]
             if self._mode is AutoresetMode.DISABLED:
-                self._unready = self._collector.ended(buffer)
+                self._unready = outputs.ended(buffer)
             if self._ledger is not None:
-                self._ledger.note_step(
-                    self._collector.ended(buffer), self._collector.autoreset[buffer]
-                )
+                self._ledger.note_step(outputs.ended(buffer), outputs[buffer]["autoreset"])
         elif call == "reset" and self._ledger is not None:
             self._ledger.finish_reset()
-        elif call == "call" and self._ledger is not None:
-            self._ledger.finish_set()
+        elif call == "call":
+            self._finish_restore()
+            if self._ledger is not None:
+                self._ledger.finish_set()
 
     # ── other calls ─────────────────────────────────────────────────────────────────────────────
 
@@ -632,8 +674,8 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             self._split,
             self._timing,
             steps=self._steps,
-            copies=self._collector.copies,
-            bytes_copied=self._collector.bytes_copied,
+            copies=self._collector.copies + self._collector.outputs.copies,
+            bytes_copied=self._collector.bytes_copied + self._collector.outputs.bytes_copied,
         )
 
     def close(self, timeout: float | None = None) -> None:  # type: ignore[override]  # no other keywords
@@ -659,7 +701,8 @@ class HybridVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._finalizer.cancel()
         failures = self._pool.close(5.0 if timeout is None else float(timeout))
         # views of the block hold its memory and a descriptor
-        del self._action, self._timing, self._collector, self._calls
+        self._row_calls.release()
+        del self._action, self._timing, self._collector, self._calls, self._ids, self._row_calls
         raise_all(failures)
 
     def __del__(self) -> None:

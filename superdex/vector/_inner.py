@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode
 
+from superdex.errors import StateCaptureUnsupported
 from superdex.vector import _remote
 from superdex.vector._columns import InfoWriter
 from superdex.vector._episodes import Revival
@@ -67,6 +68,7 @@ class VectorEnvGroup:
             {k: v for k, v in self.env.metadata.items() if k != "autoreset_mode"},
             self.env.render_mode,
         )
+        self.states = _NoStates(cls)
         self._ended = np.zeros(len(indices), np.bool_)
         self._lost: set[int] = set()
         """Rows whose episode was cut short and who have not said so yet."""
@@ -83,8 +85,20 @@ class VectorEnvGroup:
         assert self._env is not None, "used after close"
         return self._env
 
-    def step(self, actions: np.ndarray, out: GroupArrays, infos: InfoWriter) -> None:
-        """Step all environments; as `EnvGroup.step`."""
+    def step(
+        self,
+        actions: np.ndarray,
+        out: GroupArrays,
+        infos: InfoWriter,
+        rows: np.ndarray | None = None,
+    ) -> None:
+        """Step all environments; as `EnvGroup.step`, but that `rows` name all if any."""
+        if rows is not None:  # `out` may hold their last results
+            assert len(rows) == len(self.indices), "the class steps all or none"
+            scratch = out.scratch()
+            self.step(actions, scratch, infos)
+            out.take(scratch)
+            return
         try:
             observation, reward, terminated, truncated, info = self.env.step(actions)
         except BaseException as error:
@@ -198,10 +212,11 @@ class VectorEnvGroup:
         options: Sequence[dict[str, Any] | None],
         out: GroupArrays,
         infos: InfoWriter,
+        *,
+        others_rest: bool = False,
     ) -> None:
         """Reset the environments at `rows`; as `EnvGroup.reset`, with the same options for all."""
-        out.reward.fill(0.0)
-        out.clear_flags()
+        out.clear_results(np.array(rows, np.intp) if others_rest else None)
         if not rows:
             return
         if any(entry != options[0] for entry in options):
@@ -275,6 +290,35 @@ class VectorEnvGroup:
             failure.__cause__ = error
             return [failure]
         return []
+
+
+class _NoStates:
+    """In the place of `GroupStates`: nothing is known of the states of another class."""
+
+    def __init__(self, cls: Any) -> None:
+        self._name = getattr(cls, "__name__", repr(cls))
+
+    def capture(self, rows: Sequence[int]) -> list[Any]:
+        raise self._refusal()
+
+    def stage(self, request: Any) -> None:
+        raise self._refusal()
+
+    def restore(self, rows: Sequence[int]) -> None:
+        raise self._refusal()
+
+    def use_bank(self, bank: Any) -> None:
+        if bank is not None:
+            raise self._refusal()
+
+    def _refusal(self) -> EnvFailure:
+        error = StateCaptureUnsupported(
+            f"The states of environments inside {self._name} (inner_env_cls) can't be captured: "
+            "leave inner_env_cls out."
+        )
+        failure = env_failure(None, "capture_states", error)
+        failure.__cause__ = error
+        return failure
 
 
 def _report(single: gym.Space[Any], batched: gym.Space[Any], role: str) -> BoxReport:

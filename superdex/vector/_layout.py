@@ -5,6 +5,10 @@ bytes, cut into named arrays::
 
     control      (W, 24)         int64   one cache line or more a worker: commands, replies, counts
     action       (N, …)                  written by the parent, read by the workers
+    counters     (W, 16)         int64   ┐ the queue of each worker's requests, which are calls for
+    headers      (W, K, 16)      int64   │ some rows; see `_queue`
+    rows         (W, K)          int32   ┘
+    bell         (8,)            int64   whether the caller sleeps until one of them is done
     home         (N,)            int16   which buffer holds each row's last results, by the parent
     observation  (3, N, …)               ┐
     reward       (3, N)          float64 │
@@ -27,6 +31,7 @@ Rows of one worker are contiguous, so that a worker writes one slice of each arr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -34,6 +39,8 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import DTypeLike
 
+from superdex.buffers import ArraySpec, BatchSpec
+from superdex.vector._queue import COUNTERS, HEADER_WORDS
 from superdex.vector._timing import Record
 
 __all__ = [
@@ -44,7 +51,8 @@ __all__ = [
     "Field",
     "Layout",
     "batch_layout",
-    "outputs_layout",
+    "batch_spec",
+    "segment_layout",
 ]
 
 OUTPUTS = (
@@ -65,6 +73,8 @@ _BUFFERS = 3
 
 ALIGNMENT = 64
 """Bytes: a cache line, so that no two workers write to one."""
+
+_INTS_PER_LINE = ALIGNMENT // 4
 
 MAX_INFO_COLUMNS = 62
 """Columns that one control word can flag as written."""
@@ -122,15 +132,27 @@ def batch_layout(
 ) -> Layout:
     """Return the layout of a batch; observation and action are the spaces of one environment."""
     n = num_envs
+    largest = -(-num_envs // num_workers)
     buffered: dict[str, tuple[tuple[int, ...], DTypeLike]] = {
-        **_outputs(n, observation, final_observation=final_observation),
+        "observation": ((n, *observation.shape), observation.dtype),
+        "reward": ((n,), np.float64),
+        "terminated": ((n,), np.bool_),
+        "truncated": ((n,), np.bool_),
+        "autoreset": ((n,), np.bool_),
+        "action_valid": ((n,), np.bool_),
         "info_mask": ((MAX_INFO_COLUMNS, n), np.bool_),
         "info_data": ((INFO_BYTES_PER_ENV * n,), np.uint8),
     }
+    if final_observation:
+        buffered["final_observation"] = buffered["observation"]
     fields, nbytes = _pack(
         {
             "control": ((num_workers, CONTROL_WORDS), np.int64),
             "action": ((n, *action.shape), action.dtype),
+            "counters": ((num_workers, COUNTERS), np.int64),
+            "headers": ((num_workers, largest, HEADER_WORDS), np.int64),
+            "rows": ((num_workers, -(-largest // _INTS_PER_LINE) * _INTS_PER_LINE), np.int32),
+            "bell": ((ALIGNMENT // 8,), np.int64),
             "home": ((n,), np.int16),
             "episodes": ((n,), np.int64),
             "timing": ((n, Record.LENGTH), np.float64),
@@ -140,29 +162,33 @@ def batch_layout(
     return Layout(fields, nbytes, sum(fields[name].nbytes // _BUFFERS for name in buffered))
 
 
-def outputs_layout(num_envs: int, observation: Box, *, final_observation: bool = False) -> Layout:
-    """Return the layout of one more buffer of what workers write, in a block of its own."""
-    return Layout(*_pack(_outputs(num_envs, observation, final_observation=final_observation)))
+def batch_spec(layout: Layout) -> BatchSpec:
+    """Return what the caller sees of a batch of this layout."""
+    names = "observation action reward terminated truncated final_observation action_valid"
+    num_envs = layout.fields["home"].shape[0]
+    spec = {}
+    for name in names.split():
+        if name in layout.fields:
+            field = layout.fields[name]
+            shape = field.shape if name == "action" else field.shape[1:]
+            spec[name] = ArraySpec(shape, field.dtype)
+    for name, dtype in (("env_id", np.int32), ("state_id", np.uint64), ("episode_id", np.uint64)):
+        spec[name] = ArraySpec((num_envs,), np.dtype(dtype))
+    return spec
 
 
-def _outputs(
-    n: int, observation: Box, *, final_observation: bool
-) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
-    arrays: dict[str, tuple[tuple[int, ...], DTypeLike]] = {
-        "observation": ((n, *observation.shape), observation.dtype),
-        "reward": ((n,), np.float64),
-        "terminated": ((n,), np.bool_),
-        "truncated": ((n,), np.bool_),
-        "autoreset": ((n,), np.bool_),
-        "action_valid": ((n,), np.bool_),
-    }
-    if final_observation:
-        arrays["final_observation"] = arrays["observation"]
-    return arrays
+def segment_layout(spec: Mapping[str, tuple[tuple[int, ...], DTypeLike]]) -> Layout:
+    """Return the layout of one more buffer of outputs, in a block of its own.
+
+    Args:
+        spec: Name → shape and dtype of the arrays that the caller sees; what workers write besides
+            them is added.
+    """
+    return Layout(*_pack({**spec, "autoreset": spec["terminated"]}))
 
 
 def _pack(
-    arrays: dict[str, tuple[tuple[int, ...], DTypeLike]],
+    arrays: Mapping[str, tuple[tuple[int, ...], DTypeLike]],
 ) -> tuple[dict[str, Field], int]:
     fields: dict[str, Field] = {}
     end = 0

@@ -2,17 +2,23 @@
 
 ::
 
-                 NEW          IDLE        STEPPING     RESETTING    CALLING
-    ───────────  ───────────  ──────────  ───────────  ───────────  ───────────
-    reset        RESETTING    RESETTING   CallPending  CallPending  CallPending
-    step         ResetNeeded  STEPPING    CallPending  CallPending  CallPending
-    call         CALLING      CALLING     CallPending  CallPending  CallPending
-    step_wait    nothing      nothing     STEPPING     CallPending  CallPending
-    reset_wait   nothing      nothing     CallPending  RESETTING    CallPending
+                 NEW          IDLE        STEPPING     RESETTING    CALLING      SLOTS
+    ───────────  ───────────  ──────────  ───────────  ───────────  ───────────  ───────────
+    reset        RESETTING    RESETTING   CallPending  CallPending  CallPending  CallPending
+    step         ResetNeeded  STEPPING    CallPending  CallPending  CallPending  CallPending
+    call         CALLING      CALLING     CallPending  CallPending  CallPending  CallPending
+    step_wait    nothing      nothing     STEPPING     CallPending  CallPending  CallPending
+    reset_wait   nothing      nothing     CallPending  RESETTING    CallPending  CallPending
+    step_rows    ResetNeeded  SLOTS       CallPending  CallPending  CallPending  SLOTS
+    reset_rows   SLOTS        SLOTS       CallPending  CallPending  CallPending  SLOTS
+    observe_rows ResetNeeded  IDLE        CallPending  CallPending  CallPending  SLOTS
+    take_rows    NEW          IDLE        CallPending  CallPending  CallPending  SLOTS
 
+    SLOTS: some rows are in flight, in any number of requests; which of them, others know.
     BROKEN: BrokenError for all of them; CLOSED: ClosedError. "nothing" is in flight: RuntimeError.
 
-`begin` looks the call up and moves; `finish` moves back, to IDLE once there has been a reset. A
+`begin` looks the call up and moves; `finish` moves back, to IDLE once there has been a reset, and
+so does `finish_rows` from SLOTS, when the last row is out of flight. A
 call that is refused changes nothing. A wait that times out leaves its call in flight, so that
 waiting again returns the same reply; so does a `KeyboardInterrupt` while waiting, after which
 `interrupted` is set and `reset` may drain that call first. A failure that may have shifted a result
@@ -31,11 +37,15 @@ __all__ = ["Lifecycle", "State"]
 class State(Enum):
     """Where a vector environment stands."""
 
+    # the default hashes the name, in Python, three times in a step
+    __hash__ = object.__hash__
+
     NEW = "not reset yet"
     IDLE = "idle"
     STEPPING = "step"
     RESETTING = "reset"
     CALLING = "call"
+    SLOTS = "slots"
     BROKEN = "broken"
     CLOSED = "closed"
 
@@ -48,6 +58,16 @@ _TABLE: dict[tuple[str, State], State] = {
     ("call", State.IDLE): State.CALLING,
     ("step_wait", State.STEPPING): State.STEPPING,
     ("reset_wait", State.RESETTING): State.RESETTING,
+    ("step_rows", State.IDLE): State.SLOTS,
+    ("step_rows", State.SLOTS): State.SLOTS,
+    ("reset_rows", State.NEW): State.SLOTS,
+    ("reset_rows", State.IDLE): State.SLOTS,
+    ("reset_rows", State.SLOTS): State.SLOTS,
+    ("observe_rows", State.IDLE): State.IDLE,
+    ("observe_rows", State.SLOTS): State.SLOTS,
+    ("take_rows", State.NEW): State.NEW,
+    ("take_rows", State.IDLE): State.IDLE,
+    ("take_rows", State.SLOTS): State.SLOTS,
 }
 
 
@@ -70,6 +90,11 @@ class Lifecycle:
     def in_flight(self) -> bool:
         """Whether a call was begun and not finished."""
         return self.state in (State.STEPPING, State.RESETTING, State.CALLING)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether only `close` is left."""
+        return self.state in (State.BROKEN, State.CLOSED)
 
     def check(self, call: str, name: str | None = None) -> State:
         """Return the state that `call` leads to, moving nothing.
@@ -102,6 +127,24 @@ class Lifecycle:
         self.state = State.IDLE if self._was_reset else State.NEW
         self.interrupted = False
 
+    def note_reset(self) -> None:
+        """A call that was none of `reset` put environments where they can be stepped."""
+        self._was_reset = True
+        if self.state is State.NEW:
+            self.state = State.IDLE
+
+    def finish_rows(self) -> None:
+        """No row is in flight any more.
+
+        Raises:
+            ClosedError: If `close` came first.
+        """
+        if self.state is State.CLOSED:
+            raise ClosedError("close() was called while slots were in flight: they have no result.")
+        if self.state is State.SLOTS:
+            self._was_reset = True
+            self.state = State.IDLE
+
     def break_down(self, failure: BaseException) -> None:
         """A failure may have shifted a result: nothing but `close` from here on."""
         if self.state is not State.CLOSED:
@@ -125,8 +168,13 @@ class Lifecycle:
             )
             error.__cause__ = self.failure
             return error
-        if state is State.NEW and call == "step":
-            return ResetNeeded("step was called before the first reset: call reset() first.")
+        if state is State.NEW and call in ("step", "step_rows", "observe_rows"):
+            return ResetNeeded(f"{name} was called before the first reset: call reset() first.")
+        if state is State.SLOTS:
+            return CallPending(
+                f"{name} was called while slots are in flight: first wait_slots() or recv(), or "
+                "reset(), which drops them."
+            )
         if state in (State.NEW, State.IDLE):
             first = call.replace("wait", "async")
             return RuntimeError(f"{call} was called with nothing in flight: call {first}() first.")

@@ -41,6 +41,7 @@ class WorkerLink:
         worker: The worker's number.
         target: What it runs, with its ends of all this.
         alarm: The pipe on which all workers tell of failures.
+        bell: The pipe on which all workers wake a caller that waits for several of them.
 
     Attributes:
         stage: How far it has come.
@@ -51,7 +52,12 @@ class WorkerLink:
     """
 
     def __init__(
-        self, context: Any, worker: int, target: Callable[..., None], alarm: Connection
+        self,
+        context: Any,
+        worker: int,
+        target: Callable[..., None],
+        alarm: Connection,
+        bell: Connection,
     ) -> None:
         self.stage = Stage.STARTED
         self.connection, theirs = context.Pipe()
@@ -60,7 +66,7 @@ class WorkerLink:
         self.request, self.reply = Signal(), Signal()
         process = context.Process(
             target=target,
-            args=(worker, theirs, alarm, inquiry, self.request, self.reply),
+            args=(worker, theirs, alarm, bell, inquiry, self.request, self.reply),
             name=f"{_remote.WORKER_NAME}{worker}",
             daemon=False,  # environments may start processes of their own
         )

@@ -6,6 +6,7 @@ told to, one after the other.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Any
@@ -21,14 +22,57 @@ from superdex.vector._protocol import (
     Command,
     Construction,
     Reply,
+    RowsPayload,
     Status,
     Target,
     Word,
 )
+from superdex.vector._queue import Request
 from superdex.vector._remote import EnvFailure, Failure
+from superdex.vector._requests import Books, Part
 from superdex.vector._worker import Worker
 
 __all__ = ["LocalPool"]
+
+
+class LocalRequests:
+    """The requests to workers in this process, which do each as soon as it is submitted.
+
+    Args:
+        pool: The workers.
+    """
+
+    def __init__(self, pool: LocalPool) -> None:
+        self.books = Books()
+        self._pool = pool
+        self._told: list[Any] = [None] * len(pool.nanoseconds_waiting)
+
+    def make_room(self, parts: Sequence[Part], call: str) -> None:
+        """Do nothing: there are no pipes."""
+
+    def prepare(self, parts: Sequence[Part]) -> None:
+        """Pickle what a worker is told, so that it has its own; as `WorkerRequests.prepare`."""
+        for part in parts:
+            part.tell(self.books.current_columns(), self._told[part.worker])
+
+    def submit(self, parts: Sequence[Part]) -> None:
+        """Have the workers do these requests now, one after the other."""
+        for part in parts:
+            payload = _remote.loads(part.message) if part.message else None
+            self._told[part.worker] = part.columns
+            self._pool.do_rows(part, payload)
+            part.is_done = True
+            self.books.note_done(part)
+
+    def wait(
+        self,
+        call: str,
+        concerned: set[int],
+        is_enough: Callable[[], bool],
+        failures: Callable[[], Sequence[Exception]] = tuple,
+        timeout: float | None = None,
+    ) -> None:
+        """Return at once: `submit` did the work."""
 
 
 class LocalPool:
@@ -49,9 +93,11 @@ class LocalPool:
         self.nanoseconds_waiting = [0] * len(constructions)
         self.nanoseconds_returning = [0] * len(constructions)
         self.restarts = [0] * len(constructions)
+        self.requests = LocalRequests(self)
         self._workers: list[Worker] = []
         self._replies: dict[int, Reply] = {}
         self._closed = False
+        self._segments: dict[int, dict[str, np.ndarray]] = {}
         self._prepared: tuple[int, Target, Sequence[bytes], Sequence[int]] = (0, ANYWHERE, (), ())
         self.status = Status.OK
         try:
@@ -82,6 +128,17 @@ class LocalPool:
             worker.attach(arrays, number)
         return arrays
 
+    def add_outputs(self, number: int, layout: Layout) -> dict[str, np.ndarray]:
+        """Make one more buffer of outputs and return its arrays; ATTACH has workers use them."""
+        # anonymous memory is aligned to pages, which a bytearray is not
+        arrays = layout.views(memoryview(mmap.mmap(-1, layout.nbytes)))
+        self._segments[number] = arrays
+        return arrays
+
+    def remove_outputs(self, number: int) -> None:
+        """Give a further buffer of outputs back; DETACH has workers forget it."""
+        self._segments.pop(number, None)
+
     def raise_if_dead(self, call: str) -> None:
         """Do nothing: these workers live as long as the caller."""
 
@@ -105,7 +162,9 @@ class LocalPool:
         self._replies = {}
         self.status = Status.OK
         for position, number in enumerate(chosen):
-            payload = _remote.loads(payloads[position]) if payloads else None
+            payload: Any = _remote.loads(payloads[position]) if payloads else None
+            if command == Command.ATTACH:
+                payload = payload[0], self._segments[payload[0]]
             started = perf_counter_ns()
             worker = self._workers[number]
             reply = worker.handle(command, target, payload)
@@ -117,6 +176,18 @@ class LocalPool:
             if reply is not NOTHING:
                 self._replies[number] = reply
                 self.status |= Status.FAILED if reply.failures else Status.HAS_REPLY
+
+    def do_rows(self, part: Part, payload: RowsPayload | None) -> None:
+        """Have a worker do a request."""
+        worker = self._workers[part.worker]
+        rows, started = part.rows - worker.index_range.start, perf_counter_ns()
+        request = Request(part.command, rows, payload is not None, started)
+        part.reply, part.touched = worker.handle_rows(request, payload)
+        nanoseconds = perf_counter_ns() - started
+        self.nanoseconds_waiting[part.worker] += nanoseconds
+        worker.words[Word.BUSY_NS] += nanoseconds
+        if part.command == Command.STEP_ROWS:
+            worker.group.clock.plan(nanoseconds * len(worker.index_range) // len(rows))
 
     def wait(self, call: str, timeout: float | None = None, *, all_replies: bool = False) -> None:
         """Return at once: `wake` did the work."""
@@ -134,6 +205,7 @@ class LocalPool:
         if self._closed:
             return []
         self._closed = True
+        self._segments = {}
         failures: list[Exception] = []
         for number, worker in enumerate(self._workers):
             failures += [Failure.of(f, "close").to_error(number) for f in worker.group.close()]

@@ -30,6 +30,7 @@ import numpy as np
 
 from superdex.errors import CallTimeout, ClosedError, WorkerDied, WorkerRaised
 from superdex.vector._affinity import running_on
+from superdex.vector._bell import Bell
 from superdex.vector._block import Block
 from superdex.vector._episodes import Revival
 from superdex.vector._faults import FaultPolicy, RestartBudget
@@ -53,6 +54,7 @@ from superdex.vector._protocol import (
     Word,
 )
 from superdex.vector._remote import Failure
+from superdex.vector._requests import WorkerRequests
 from superdex.vector._spaces import SpaceReport
 from superdex.vector._startup import ASKS_AFTER, GRACE_SECONDS, PATIENCE, StartUp, raise_all
 from superdex.vector._warnings import warn_caller
@@ -105,7 +107,7 @@ class WorkerPool:
         self.status = Status.OK
         """The status bits of the last call's workers, all together."""
         self._affinity = affinity
-        self._slow_after = slow_after = float(slow_after)
+        self.slow_after = slow_after = float(slow_after)
         self._faults: FaultPolicy = constructions[0].settings.faults
         self._budget = RestartBudget(self._faults)
         self._attempts: dict[int, int] = {}
@@ -127,11 +129,13 @@ class WorkerPool:
         busy with it for long."""
         self._asleep = False
         """Whether workers of the prepared command may still have to be woken."""
-        self._closed = False
+        self.is_closed = False
         self._block: Block | None = None
         self._words: list[memoryview] = []
         self._links: list[WorkerLink] = []
-        self._watcher = Watcher(self._context, self._links)
+        self.bell = Bell(self._context)
+        self.watcher = Watcher(self._context, self._links, self.bell)
+        self.requests = WorkerRequests(self)
         self._start_up = StartUp(self._links, constructions, slow_after)
         try:
             with worker_environment():
@@ -146,7 +150,7 @@ class WorkerPool:
 
     def _start(self, worker: int) -> WorkerLink:
         with running_on(None if self._affinity is None else self._affinity[worker]):
-            return WorkerLink(self._context, worker, run, self._watcher.alarm)
+            return WorkerLink(self._context, worker, run, self.watcher.alarm, self.bell.button)
 
     @property
     def messages(self) -> int:
@@ -167,11 +171,28 @@ class WorkerPool:
         """
         self._block = Block(layout)
         self._words = [memoryview(row) for row in self._block.arrays["control"]]
+        self.bell.attach(self._block.arrays["bell"])
+        self.requests.attach(self._block.arrays)
         self._start_up.attach(layout, self._block)
         self._start_up.drive(self._all, Stage.READY, self.revival)
         self._adopt_signals()
-        self._watcher.start()
+        self.watcher.start()
         return self._block.arrays
+
+    def add_outputs(self, number: int, layout: Layout) -> dict[str, np.ndarray]:
+        """Make one more buffer of outputs and return its arrays; ATTACH has workers map it.
+
+        Raises:
+            MemoryError: If it doesn't fit in memory.
+        """
+        block = Block(layout)
+        self._start_up.segments[number] = layout, block
+        return block.arrays
+
+    def remove_outputs(self, number: int) -> None:
+        """Give a further buffer of outputs back; DETACH has workers forget it."""
+        if number in self._start_up.segments:
+            self._start_up.segments.pop(number)[1].close()
 
     def _adopt_signals(self) -> None:
         """Keep what the hot path needs of the links at hand."""
@@ -182,15 +203,15 @@ class WorkerPool:
 
     def raise_if_dead(self, call: str) -> None:
         """Raise `WorkerDied` if a worker has died since the last call and is not restarted."""
-        if self._watcher.dead and not self._faults.restarts_workers:
-            raise_all([self._death(worker, call) for worker in sorted(self._watcher.dead)])
+        if self.watcher.dead and not self._faults.restarts_workers:
+            raise_all([self.death(worker, call) for worker in sorted(self.watcher.dead)])
 
     def restart_dead(self, call: str) -> None:
         """Restart workers that have died since the last call; without this, `wait` does it."""
-        if self._watcher.dead and self._faults.restarts_workers:
+        if self.watcher.dead and self._faults.restarts_workers:
             self._deaths = {}
             self._attempts = {}
-            self._restart(sorted(self._watcher.dead), call, None)
+            self.restart(sorted(self.watcher.dead), call, None)
 
     def prepare(
         self,
@@ -224,7 +245,7 @@ class WorkerPool:
         self._waiting, self._payloads, self._command = chosen, payloads, command
         self._asleep = True
         self.abandoned = False
-        self._slow_at = sent_at * 1e-9 + self._slow_after
+        self._slow_at = sent_at * 1e-9 + self.slow_after
         if self._attempts or self._replied:
             self._attempts, self._deaths, self._replied = {}, {}, {}
 
@@ -242,9 +263,17 @@ class WorkerPool:
                 self._asleep = False
         self._asleep = False
 
+    def wake_for_requests(self, worker: int, messages: Sequence[bytes]) -> None:
+        """Wake a worker for what is in its queue, and send it what belongs to that."""
+        self._requests[worker].release()
+        for message in messages:
+            self._send(worker, message)
+
     def _send(self, worker: int, message: bytes) -> None:
         self._messages += 1
         self._links[worker].send(message)
+        if self._command == Command.ATTACH:  # the newest segment
+            self._start_up.send_segment(worker, next(reversed(self._start_up.segments)))
 
     def wait(self, call: str, timeout: float | None = None, *, all_replies: bool = False) -> None:
         """Wait until every worker asked has replied.
@@ -265,8 +294,8 @@ class WorkerPool:
         sequence = self._sequence
         if self._asleep:
             self.wake()
-        if self._watcher.dead:
-            self._watcher.trouble = True
+        if self.watcher.dead:
+            self.watcher.trouble = True
         status = Status.OK
         waited, returning = self.nanoseconds_waiting, self.nanoseconds_returning
         started = perf_counter_ns()
@@ -274,7 +303,7 @@ class WorkerPool:
             words, reply = self._words[worker], self._replies[worker]
             try:
                 while words[Word.DONE] != sequence:
-                    if self._watcher.trouble:
+                    if self.watcher.trouble:
                         timing = None if timeout is None else (call, timeout, deadline)
                         if self._gather_trouble(call, timing, all_replies=all_replies):
                             self.status = Status.HAS_REPLY | Status.FAILED
@@ -299,20 +328,20 @@ class WorkerPool:
         behind = [w for w in self._waiting if not self._is_done(w)]
         if perf_counter() >= deadline:
             assert timeout is not None
-            places = self._places(behind, call) if timeout >= ASKS_AFTER else []
+            places = self.places(behind, call) if timeout >= ASKS_AFTER else []
             raise CallTimeout(call, timeout, behind, places)
         if perf_counter() >= self._slow_at and behind:
             self._slow_at = inf
             seconds = (perf_counter_ns() - self._sent_at) * 1e-9
             warn_caller(
                 f"{call} has been under way for {seconds:.1f} s: "
-                f"{'; '.join(self._places(behind, call))}. It is waited for. (slow_after= sets "
+                f"{'; '.join(self.places(behind, call))}. It is waited for. (slow_after= sets "
                 "when this warning comes.)",
                 RuntimeWarning,
             )
         return min(deadline, self._slow_at)
 
-    def _places(self, workers: Sequence[int], call: str) -> list[str]:
+    def places(self, workers: Sequence[int], call: str) -> list[str]:
         """Return in words what some workers are busy with; of many, the first ones."""
         places = [
             place_of(w, self.ranges[w], self._links[w].ask_whereabouts(PATIENCE), call)
@@ -327,32 +356,32 @@ class WorkerPool:
 
         A worker that died is restarted here, if that is wanted.
         """
-        if self._closed:
+        if self.is_closed:
             raise ClosedError(f"close() was called while {call} was in flight.")
-        self._watcher.trouble = False  # before looking, or trouble in between would be missed
+        self.watcher.trouble = False  # before looking, or trouble in between would be missed
         waiting = self._waiting
         died = self._died(waiting)
         if died and self._faults.restarts_workers:
-            self._restart(died, call, timing)
+            self.restart(died, call, timing)
             died = []
         if not died and (all_replies or not self._failed(waiting)):
             return False  # it was in an earlier call, or after its reply in this one
         self.abandoned = True
         deadline = perf_counter() + GRACE_SECONDS
         for worker in waiting:
-            while not (self._is_done(worker) or worker in self._watcher.dead):
+            while not (self._is_done(worker) or worker in self.watcher.dead):
                 if not self._replies[worker].wait(deadline) and perf_counter() >= deadline:
                     break
         if (died := self._died(waiting)) and not self._faults.restarts_workers:
             failures: list[Exception] = [*failures_of(sorted(self._take_replies().items()))]
-            raise_all(failures + [self._death(worker, call) for worker in died])
+            raise_all(failures + [self.death(worker, call) for worker in died])
         return True
 
     def _is_done(self, worker: int) -> bool:
         return bool(self._words[worker][Word.DONE] == self._sequence)
 
     def _died(self, workers: Sequence[int]) -> list[int]:
-        return [w for w in workers if w in self._watcher.dead and not self._is_done(w)]
+        return [w for w in workers if w in self.watcher.dead and not self._is_done(w)]
 
     def _failed(self, workers: Sequence[int]) -> list[int]:
         return [
@@ -377,34 +406,55 @@ class WorkerPool:
         return self._replied
 
     def _receive(self, worker: int) -> None:
-        try:
-            message = self._links[worker].connection.recv_bytes()
-        except (EOFError, OSError):
-            if not self._faults.restarts_workers:
-                raise self._death(worker, "its reply") from None
+        message = self.receive(worker)
+        if message is not None:
+            self._replied[worker] = load_reply(message)
+        elif self._faults.restarts_workers:
             self._words[worker][Word.DONE] = 0  # it did not do it to the end
+        else:
+            raise self.death(worker, "its reply")
+
+    def receive(self, worker: int) -> bytes | None:
+        """Return the next message of a worker, or None if it died over it."""
+        try:
+            message: bytes = self._links[worker].connection.recv_bytes()
+        except (EOFError, OSError):
             self._notice_death(worker)
-            return
+            return None
         self._messages += 1
-        self._replied[worker] = load_reply(message)
+        return message
 
     def _notice_death(self, worker: int) -> None:
         """Wait until the watcher has seen a death that we know of."""
         deadline = monotonic() + KILL_SECONDS
-        while worker not in self._watcher.dead and monotonic() < deadline:
+        while worker not in self.watcher.dead and monotonic() < deadline:
             self._replies[worker].wait(perf_counter() + _TICK)
+
+    def note_waited(self, workers: Sequence[int], nanoseconds: int) -> None:
+        """Note a wait for whichever of some workers was done first: a share for each."""
+        for worker in workers:
+            self.nanoseconds_waiting[worker] += nanoseconds // len(workers)
+
+    def forget_attempts(self, worker: int) -> None:
+        """A worker got on: it did not die again and again."""
+        self._attempts.pop(worker, None)
+
+    @property
+    def restarts_workers(self) -> bool:
+        """Whether workers that die are restarted."""
+        return self._faults.restarts_workers
 
     def words(self, word: int) -> list[int]:
         """Return one control word of each worker."""
         return [words[word] for words in self._words]
 
-    def _death(self, worker: int, call: str, hint: str = "") -> WorkerDied:
+    def death(self, worker: int, call: str, hint: str = "") -> WorkerDied:
         exitcode = self._links[worker].process.wait(KILL_SECONDS)
         return WorkerDied(worker, self.ranges[worker], exitcode, call, hint)
 
     # ── restarts ────────────────────────────────────────────────────────────────────────────────
 
-    def _restart(
+    def restart(
         self, workers: Sequence[int], call: str, timing: tuple[str, float, float] | None
     ) -> None:
         """Bring up new processes in the place of those that died, and tell them what to do.
@@ -419,7 +469,7 @@ class WorkerPool:
             link = self._links[worker]
             # one that is ready and alive came up in the call before, which had no time for others
             if link.stage is Stage.READY and link.process.has_ended():
-                self._replace(worker, call, self._death(worker, call))
+                self._replace(worker, call, self.death(worker, call))
         while True:
             try:
                 self._start_up.drive(workers, Stage.READY, self.revival, timing)
@@ -433,7 +483,7 @@ class WorkerPool:
                     self._replace(other.worker, call, other)
         with ctrl_c_held_back():
             self._adopt_signals()
-            self._watcher.refresh(list(workers))
+            self.watcher.refresh(list(workers))
             for worker in workers:
                 self._resume(worker)
 
@@ -465,7 +515,8 @@ class WorkerPool:
         warn_caller(f"{death}. It is restarted, and its episodes are truncated.", RuntimeWarning)
 
     def _resume(self, worker: int) -> None:
-        """Give a restarted worker the command in flight, if it was asked to do one."""
+        """Give a restarted worker the command or the requests in flight, if there are any."""
+        self.requests.resume(worker)
         if worker not in self._waiting or self._is_done(worker):
             return
         if self._command in (Command.STEP, Command.RESET):
@@ -473,8 +524,12 @@ class WorkerPool:
             if self._payloads:
                 self._send(worker, self._payloads[self._waiting.index(worker)])
             return
-        # what killed it once may do so again: that call failed
         words = self._words[worker]
+        if self._command in (Command.ATTACH, Command.DETACH):
+            words[Word.STATUS] = Status.OK  # it came up with the segments that there are now
+            words[Word.DONE] = self._sequence
+            return
+        # what killed it once may do so again: that call failed
         words[Word.STATUS] = Status.HAS_REPLY | Status.FAILED
         words[Word.DONE_AT] = perf_counter_ns()
         words[Word.DONE] = self._sequence
@@ -489,18 +544,18 @@ class WorkerPool:
             timeout: Seconds for asking; terminating takes one more at most. A worker that is busy
                 with a call that was interrupted or failed elsewhere gets half a second.
         """
-        if self._closed or os.getpid() != self._owner:  # a fork of the owner owns nothing
+        if self.is_closed or os.getpid() != self._owner:  # a fork of the owner owns nothing
             return []
         with ctrl_c_held_back() as held:  # it cuts the asking short, and is raised at the end
-            self._closed = True
+            self.is_closed = True
             return self._close(monotonic() + timeout, held)
 
     def _close(self, deadline: float, held: Sequence[Any]) -> list[Exception]:
         failures: list[Exception] = []
         try:
-            if self._watcher.is_watching:
+            if self.watcher.is_watching:
                 failures = self._ask_to_close(deadline, held)
-            self._watcher.stop()
+            self.watcher.stop()
             for link in self._links:
                 link.connection.close()  # a worker that waits for its block reads that and leaves
             for link in self._links:
@@ -514,19 +569,21 @@ class WorkerPool:
         return failures
 
     def _ask_to_close(self, deadline: float, held: Sequence[Any]) -> list[Exception]:
-        alive = [w for w in self._all if w not in self._watcher.dead]
+        alive = [w for w in self._all if w not in self.watcher.dead]
         calls = {w: self._words[w][Word.SEQUENCE] for w in alive}
-        busy_until = monotonic() + _ABANDONED_SECONDS if self.abandoned else inf
+        given_up = self.abandoned or self.requests.in_flight
+        busy_until = monotonic() + _ABANDONED_SECONDS if given_up else inf
         self.prepare(Command.CLOSE, workers=alive)
         self.wake()
         failures: list[Exception] = []
         for worker in alive:
-            while not self._is_done(worker) and worker not in self._watcher.dead:
+            while not self._is_done(worker) and worker not in self.watcher.dead:
                 # a reply that nobody took may be too large for the pipe and hold the worker up
                 failures += self._drain(worker, 0.0)
                 if held or monotonic() > deadline:
                     break
                 is_busy = self._words[worker][Word.DONE] != calls[worker]
+                is_busy |= self.requests.is_busy(worker)
                 if is_busy and monotonic() > busy_until:
                     self._links[worker].process.end(monotonic() + _TICK)
                     break
@@ -550,11 +607,14 @@ class WorkerPool:
 
     def _release(self) -> None:
         # who waits for a call while another thread or a signal's handler closes would wait for ever
-        self._watcher.trouble = True
-        for link in self._links:
-            link.reply.release()
-        self._watcher.release()
+        self.watcher.trouble = True
+        self.watcher.wake_caller()
+        self.watcher.release()
+        self.bell.release()
         self._words = []
+        self.requests.release()
+        for _, segment in self._start_up.segments.values():
+            segment.close()
         if self._block is not None:
             self._block.close()
 
@@ -566,7 +626,7 @@ class WorkerPool:
     @property
     def affinity(self) -> tuple[frozenset[int], ...] | None:
         """The CPUs that each worker may run on, as the system says; None if it doesn't."""
-        if self._closed or not hasattr(os, "sched_getaffinity"):
+        if self.is_closed or not hasattr(os, "sched_getaffinity"):
             return None
         with contextlib.suppress(ProcessLookupError):
             return tuple(frozenset(os.sched_getaffinity(pid)) for pid in self.pids)

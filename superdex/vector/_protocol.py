@@ -9,6 +9,7 @@ one too many does no harm.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ __all__ = [
     "Death",
     "Reply",
     "ResetRequest",
+    "RowsPayload",
     "Status",
     "Target",
     "Word",
@@ -79,9 +81,27 @@ class Command:
     CALL: Final = 3
     SET_ATTR: Final = 4
     CLOSE: Final = 5
+    ATTACH: Final = 6
+    """Map one more buffer of outputs, whose descriptor follows on the pipe."""
+
+    DETACH: Final = 7
+    STEP_ROWS: Final = 8
+    RESET_ROWS: Final = 9
+    """These two are requests, for some of its environments, and come through its queue."""
+
+    CAPTURE: Final = 10
+    STAGE: Final = 11
+    """Check states that RESTORE is to put in place."""
+
+    RESTORE: Final = 12
+    BANK: Final = 13
 
 
-COMMAND_NAMES = ("", "step", "reset", "call", "set_attr", "close")
+COMMAND_NAMES = (
+    *("", "step", "reset", "call", "set_attr", "close"),
+    *("attach", "detach", "step", "reset"),
+    *("capture_states", "restore_states", "restore_states", "use_episode_bank"),
+)
 """The name of each command, as errors give it."""
 
 
@@ -114,11 +134,34 @@ class Construction:
 
 @dataclass(frozen=True)
 class ResetRequest:
-    """The payload of RESET: rows of the group, with a seed and options for each."""
+    """The payload of RESET.
+
+    Attributes:
+        rows: Of the group.
+        seeds: One for each row.
+        options: Likewise.
+        columns: The info columns from now on, or None where they are as before.
+    """
 
     rows: list[int]
     seeds: list[int | None]
     options: list[dict[str, Any] | None]
+    columns: Any = None
+
+
+@dataclass(frozen=True)
+class RowsPayload:
+    """The payload of STEP_ROWS and RESET_ROWS, where one is needed.
+
+    Attributes:
+        columns: The info columns from now on, or None where they are as before.
+        seeds: One for each row that is reset.
+        options: Likewise.
+    """
+
+    columns: Any = None
+    seeds: Sequence[int | None] = ()
+    options: Sequence[dict[str, Any] | None] = ()
 
 
 @dataclass(frozen=True)

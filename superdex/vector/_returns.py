@@ -44,7 +44,7 @@ class ObservationCast:
             and observation.dtype is self.dtype
             and observation.shape == self.shape
         ):
-            return observation  # type: ignore[no-any-return]  # a NumPy array, as checked
+            return observation
         array = np.asarray(observation)
         if array.shape != self.shape:
             raise ValueError(

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from superdex.vector._layout import OUTPUTS
+
 __all__ = ["GroupArrays", "LastResults"]
 
 
@@ -31,15 +33,50 @@ class GroupArrays:
     final_observation: np.ndarray | None = None
     last: LastResults | None = field(default=None, init=False)
     flagged: bool = field(default=True, init=False)
+    _cleared: list[tuple[memoryview, bytes]] = field(default_factory=list, init=False)
 
-    def clear_flags(self) -> None:
-        """Set all flags to False, and `action_valid` to True."""
-        if self.flagged:
+    def clear_flags(self, rows: np.ndarray | None = None) -> None:
+        """Set the flags of some rows to False, and `action_valid` to True; of all if None."""
+        if rows is not None:
+            self.terminated[rows] = False
+            self.truncated[rows] = False
+            self.autoreset[rows] = False
+            self.action_valid[rows] = True
+        elif self.flagged:
             self.terminated.fill(False)
             self.truncated.fill(False)
             self.autoreset.fill(False)
             self.action_valid.fill(True)
             self.flagged = False
+        else:
+            for view, values in self._cleared:
+                view[:] = values
+
+    def share(self) -> None:
+        """Clear flags every time from now on, since the caller may write to them as well.
+
+        It is done by bytes, which takes half the time of `fill`.
+        """
+        for array, value in ((self.terminated, 0), (self.truncated, 0), (self.action_valid, 1)):
+            self._cleared.append((array.view(np.uint8).data, bytes([value]) * len(array)))
+
+    def clear_results(self, rows: np.ndarray | None = None) -> None:
+        """Set rewards and flags to what they are after a reset: of some rows, or of all."""
+        self.reward[slice(None) if rows is None else rows] = 0.0
+        self.clear_flags(rows)
+
+    def scratch(self) -> GroupArrays:
+        """Return arrays of the same form, with the same last results."""
+        arrays = (getattr(self, name) for name in OUTPUTS)
+        scratch = GroupArrays(*(None if a is None else a.copy() for a in arrays))  # type: ignore[arg-type]  # only the last may be None
+        scratch.last = self.last
+        return scratch
+
+    def take(self, other: GroupArrays) -> None:
+        """Become what the other one is."""
+        for name in OUTPUTS:
+            if (array := getattr(self, name)) is not None:
+                array[:] = getattr(other, name)
 
     def last_observation(self, row: int) -> np.ndarray:
         """Return the last observation of a row that the caller was given, as a view."""

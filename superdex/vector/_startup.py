@@ -8,7 +8,7 @@
                       ◄────────────── "here"
     its construction  ─────────────────────► build the environments
                       ◄────────────── spaces, or what went wrong
-    layout, block, revival ────────────────► map the block
+    layouts, blocks, revival ──────────────► map the blocks
                       ◄────────────── "attached"
 
 All workers are started before any is waited for; a restarted one goes through this alone. The wait
@@ -18,6 +18,7 @@ comes next.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from math import inf
 from multiprocessing.connection import wait
@@ -79,6 +80,8 @@ class StartUp:
         self._constructions = constructions
         self._slow_after = slow_after
         self._block: tuple[Layout, Block] | None = None
+        self.segments: dict[int, tuple[Layout, Block]] = {}
+        """Further buffers of outputs by number."""
 
     def drive(
         self,
@@ -183,12 +186,21 @@ class StartUp:
         link, (layout, block) = self._links[worker], self._block
         link.stage = Stage.ATTACHING
         try:
-            link.connection.send_bytes(_remote.dumps(layout))
+            segments = [(buffer, segment) for buffer, (segment, _) in self.segments.items()]
+            link.connection.send_bytes(_remote.dumps((layout, segments)))
             send_handle(link.connection, block.fd, link.process.pid)
+            for buffer in self.segments:
+                self.send_segment(worker, buffer)
             link.connection.send_bytes(_remote.dumps(revival))
         except ConnectionError:
             pass  # its death is noticed by `drive`
         self.messages += 2
+
+    def send_segment(self, worker: int, buffer: int) -> None:
+        """Send a worker the descriptor of a further buffer of outputs, unless it is gone."""
+        link, (_, block) = self._links[worker], self.segments[buffer]
+        with contextlib.suppress(ConnectionError):
+            send_handle(link.connection, block.fd, link.process.pid)
 
     # ── what can go wrong ───────────────────────────────────────────────────────────────────────
 

@@ -6,6 +6,7 @@ import threading
 from multiprocessing.connection import wait
 from typing import Any
 
+from superdex.vector._bell import Bell
 from superdex.vector._link import WorkerLink
 from superdex.vector._process import KILL_SECONDS
 
@@ -15,12 +16,13 @@ __all__ = ["Watcher"]
 class Watcher:
     """Watches the processes of workers, and a pipe to which they write at a failure.
 
-    At each it sets `trouble` and wakes the caller through every reply signal, for the caller to
-    look. It costs nothing where nothing happens.
+    At each it sets `trouble` and wakes the caller through every reply signal and the bell, for the
+    caller to look. It costs nothing where nothing happens.
 
     Args:
         context: Of multiprocessing.
         links: The workers; an entry may be replaced, see `refresh`.
+        bell: Wakes a caller who waits for several workers at once.
 
     Attributes:
         alarm: The end of the pipe that workers write to.
@@ -28,8 +30,9 @@ class Watcher:
         dead: Workers whose process has ended.
     """
 
-    def __init__(self, context: Any, links: list[WorkerLink]) -> None:
+    def __init__(self, context: Any, links: list[WorkerLink], bell: Bell) -> None:
         self._links = links
+        self._bell = bell
         self._alarms, self.alarm = context.Pipe(duplex=False)
         self._orders, self._order = context.Pipe(duplex=False)
         self.trouble = False
@@ -81,8 +84,13 @@ class Watcher:
                     self._links[worker].process.kill_group()
                     self.dead.add(worker)
                 self.trouble = True
-                for link in self._links:
-                    link.reply.release()
+                self.wake_caller()
+
+    def wake_caller(self) -> None:
+        """Wake the caller, whatever it waits for."""
+        for link in self._links:
+            link.reply.release()
+        self._bell.ring()
 
     def _exit_notices(self) -> dict[Any, int]:
         return {

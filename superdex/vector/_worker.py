@@ -15,23 +15,26 @@ import numpy as np
 
 from superdex._parent_process import end_with_parent
 from superdex.vector import _remote
+from superdex.vector._bell import Ringer
 from superdex.vector._block import Block
 from superdex.vector._columns import InfoWriter
 from superdex.vector._episodes import Revival
 from superdex.vector._group import EnvGroup
 from superdex.vector._info import InfoEntry
 from superdex.vector._inner import VectorEnvGroup
-from superdex.vector._layout import OUTPUTS
+from superdex.vector._layout import OUTPUTS, SLOT_BUFFER, Layout
 from superdex.vector._protocol import (
     COMMAND_NAMES,
     NOTHING,
     Command,
     Construction,
     Reply,
+    RowsPayload,
     Status,
     Target,
     Word,
 )
+from superdex.vector._queue import Outcome, Request, RequestQueue
 from superdex.vector._remote import EnvFailure, Failure
 from superdex.vector._rows import GroupArrays, LastResults
 from superdex.vector._signal import Signal
@@ -70,11 +73,12 @@ class Worker:
         """Work on this worker's rows of a block from now on."""
         rows = slice(self.index_range.start, self.index_range.stop)
         self.words = memoryview(arrays["control"][worker])
+        self.queue = RequestQueue(*(arrays[k][worker] for k in ("counters", "headers", "rows")))
         self._action = arrays["action"][rows]
         self._outputs: list[GroupArrays | None] = []
         self._last = LastResults(arrays["home"][rows], self._outputs)
         for buffer in range(len(arrays["reward"])):
-            self._add_outputs({k: arrays[k][buffer] for k in OUTPUTS if k in arrays})
+            self._set_outputs(buffer, {k: arrays[k][buffer] for k in OUTPUTS if k in arrays})
         self.group.episodes = arrays["episodes"][rows]
         self.group.clock.record_to(arrays["timing"][rows])
         # a restarted worker goes on counting
@@ -83,12 +87,22 @@ class Worker:
         self._infos = InfoWriter(self.index_range, arrays["info_data"], arrays["info_mask"])
         self._describe()
 
-    def _add_outputs(self, arrays: dict[str, np.ndarray]) -> None:
-        """Have one more buffer of outputs; `arrays` are those of the whole batch."""
+    def add_outputs(self, buffer: int, arrays: dict[str, np.ndarray]) -> None:
+        """Have one more buffer of outputs, which the caller may write to as well."""
+        self._set_outputs(buffer, arrays)
+        self._out(buffer).share()
+
+    def _set_outputs(self, buffer: int, arrays: dict[str, np.ndarray]) -> None:
         rows = slice(self.index_range.start, self.index_range.stop)
         out = GroupArrays(*(arrays[name][rows] for name in OUTPUTS if name in arrays))
         out.last = self._last
-        self._outputs.append(out)
+        self._outputs += [None] * (buffer + 1 - len(self._outputs))
+        self._outputs[buffer] = out
+
+    def _remove_outputs(self, buffers: Sequence[int]) -> None:
+        for buffer in buffers:
+            if buffer < len(self._outputs):
+                self._outputs[buffer] = None
 
     def _out(self, buffer: int) -> GroupArrays:
         out = self._outputs[buffer]
@@ -99,6 +113,7 @@ class Worker:
         """Go on in the place of a worker that died."""
         if revival.columns is not None:
             self._infos.follow(revival.columns)
+        self._use_bank(revival.bank)
         self.group.revive(revival)
 
     def handle(self, command: int, target: Target, payload: Any) -> Reply:
@@ -113,12 +128,20 @@ class Worker:
             if command == Command.RESET:
                 buffer, info_buffer = target
                 out = self._out(buffer)
+                if payload.columns is not None:
+                    self._infos.follow(payload.columns)
                 self.group.reset(payload.rows, payload.seeds, payload.options, out, self._infos)
                 reply.entries = self._finish_infos(info_buffer)
             elif command == Command.CALL:
                 reply.results = self.group.call(*payload)
             elif command == Command.SET_ATTR:
                 self.group.set_attr(*payload)
+            elif command in (Command.CAPTURE, Command.STAGE, Command.RESTORE, Command.BANK):
+                reply.results = self._handle_states(command, payload)
+            elif command == Command.ATTACH:
+                self.add_outputs(*payload)
+            elif command == Command.DETACH:
+                self._remove_outputs(*payload)
             elif command == Command.CLOSE:
                 reply.failures = [Failure.of(failure, "close") for failure in self.group.close()]
         except Exception as error:
@@ -127,6 +150,21 @@ class Worker:
         self.words[Word.ENV_ERRORS] = self.group.env_errors
         reply.notices = self.group.notices.take()
         return reply if reply != NOTHING else NOTHING
+
+    def _handle_states(self, command: int, payload: Any) -> list[bytes]:
+        states = self.group.states
+        if command == Command.CAPTURE:
+            return [_remote.dumps(states.capture(payload))]
+        if command == Command.STAGE:
+            states.stage(payload)
+        elif command == Command.RESTORE:
+            states.restore(payload)
+        else:
+            self._use_bank(payload)
+        return []
+
+    def _use_bank(self, bank: bytes | None) -> None:
+        self.group.states.use_bank(None if bank is None else _remote.loads(bank))
 
     def _step(self, target: Target, columns: Any) -> Reply:
         group, (buffer, info_buffer) = self.group, target
@@ -143,6 +181,35 @@ class Worker:
             self.words[Word.ENV_ERRORS] = group.env_errors
             return Reply(entries, group.notices.take())
         return NOTHING
+
+    def handle_rows(self, request: Request, payload: RowsPayload | None) -> tuple[Reply, int]:
+        """Step or reset some environments; return as `handle`, and a bit for each info column."""
+        group, rows, out = self.group, request.rows, self._out(SLOT_BUFFER)
+        try:
+            if payload is not None and payload.columns is not None:
+                self._infos.follow(payload.columns)
+            if request.command == Command.STEP_ROWS:
+                group.step(self._action[rows], out, self._infos, rows)
+            else:
+                assert payload is not None, "a reset tells seeds and options"
+                group.reset(
+                    rows.tolist(),
+                    payload.seeds,
+                    payload.options,
+                    out,
+                    self._infos,
+                    others_rest=True,
+                )
+            touched, entries = self._infos.finish(SLOT_BUFFER, rows)
+        except Exception as error:
+            return self._failed(error, request.command), 0
+        self.words[Word.ENV_STEPS] = group.env_steps
+        self.words[Word.ENV_ERRORS] = group.env_errors
+        if request.command == Command.RESET_ROWS:
+            self._describe()
+        if entries or group.notices.pending:
+            return Reply(entries, group.notices.take()), touched
+        return NOTHING, touched
 
     def _failed(self, error: Exception, command: int) -> Reply:
         self._infos.discard()
@@ -167,6 +234,7 @@ def run(
     worker: int,
     connection: Connection,
     alarm: Connection,
+    bell: Connection,
     inquiry: Connection,
     request: Signal,
     reply: Signal,
@@ -177,6 +245,7 @@ def run(
         worker: The worker's number.
         connection: The pipe to the parent.
         alarm: Where a byte tells the parent at once that something failed.
+        bell: Where a byte wakes the parent that waits for several workers.
         inquiry: Where the parent asks what takes so long.
         request: Woken by the parent when there is a command.
         reply: Wakes the parent.
@@ -188,13 +257,16 @@ def run(
         if built is None:
             return
         try:
-            layout = _remote.loads(connection.recv_bytes())
+            layout, segments = _remote.loads(connection.recv_bytes())
             with Block(layout, recv_handle(connection)) as block:
                 built.attach(block.arrays, worker)
+                for buffer, segment in segments:
+                    built.add_outputs(buffer, _mapped(segment, connection))
                 answer = _revive(built, connection.recv_bytes())
                 connection.send_bytes(_remote.dumps(answer))
                 if not isinstance(answer, Failure):
-                    _serve(built, connection, alarm, request, reply)
+                    ringer = Ringer(block.arrays["bell"], bell)
+                    _serve(built, connection, alarm, ringer, request, reply)
         finally:
             built.group.close()
     except (EOFError, ConnectionError):
@@ -245,10 +317,14 @@ def _revive(worker: Worker, message: bytes) -> str | Failure:
 
 
 def _serve(
-    worker: Worker, connection: Connection, alarm: Connection, request: Signal, reply: Signal
+    worker: Worker,
+    connection: Connection,
+    alarm: Connection,
+    ringer: Ringer,
+    request: Signal,
+    reply: Signal,
 ) -> None:
-    words = worker.words
-    done = words[Word.DONE]
+    words, queue = worker.words, worker.queue
     idle, transport, busy = words[Word.IDLE_NS], words[Word.TRANSPORT_NS], words[Word.BUSY_NS]
     idle_since = perf_counter_ns()
     plan = worker.group.clock.plan
@@ -256,8 +332,13 @@ def _serve(
     while command != Command.CLOSE:
         request.wait()
         sequence = words[Word.SEQUENCE]
-        if sequence == done:
-            continue  # a wake-up too many
+        if sequence == words[Word.DONE]:  # which the parent writes for a call that killed a worker
+            # a wake-up too many, or requests: all of them, since there may be fewer wake-ups
+            while words[Word.SEQUENCE] == sequence and (asked := queue.next()) is not None:
+                idle_since = _serve_rows(worker, asked, connection, ringer, idle_since)
+                idle, transport = words[Word.IDLE_NS], words[Word.TRANSPORT_NS]
+                busy = words[Word.BUSY_NS]
+            continue
         sent_at, started = words[Word.SENT_AT], perf_counter_ns()
         command = words[Word.COMMAND]
         answer = _answer(worker, command, connection)
@@ -271,7 +352,7 @@ def _serve(
             words[Word.IDLE_NS] = idle = idle + sent_at - idle_since
             words[Word.TRANSPORT_NS] = transport = transport + started - sent_at
         words[Word.BUSY_NS] = busy = busy + done_at - started
-        words[Word.DONE] = done = sequence
+        words[Word.DONE] = sequence
         reply.release()
         if command == Command.STEP:
             plan(done_at - started)
@@ -282,16 +363,66 @@ def _serve(
             connection.send_bytes(message)
 
 
-def _answer(worker: Worker, command: int, connection: Connection) -> Reply:
+def _serve_rows(
+    worker: Worker, asked: Request, connection: Connection, ringer: Ringer, idle_since: int
+) -> int:
+    """Do the next request of the queue; return when that was done."""
+    words, started = worker.words, perf_counter_ns()
+    answer, touched = _answer_rows(worker, asked, connection)
+    message = None if answer is NOTHING else _dump_reply(answer, worker)
+    status = Status.OK if message is None else Status.HAS_REPLY
+    if answer.failures:
+        status |= Status.FAILED
+    done_at = perf_counter_ns()
+    if asked.sent_at > idle_since:
+        words[Word.IDLE_NS] += asked.sent_at - idle_since
+        words[Word.TRANSPORT_NS] += started - asked.sent_at
+    words[Word.BUSY_NS] += done_at - started
+    worker.queue.complete(Outcome(status, touched, done_at))
+    ringer.ring()
+    if asked.command == Command.STEP_ROWS:
+        group = worker.group
+        group.clock.plan((done_at - started) * len(group.indices) // len(asked.rows))
+    if message is not None:
+        connection.send_bytes(message)
+    return done_at
+
+
+def _answer_rows(worker: Worker, asked: Request, connection: Connection) -> tuple[Reply, int]:
     payload = None
+    if asked.has_payload:
+        payload = _payload(connection, asked.command)
+        if isinstance(payload, Reply):
+            return payload, 0
+    return worker.handle_rows(asked, payload)
+
+
+def _payload(connection: Connection, command: int) -> Any:
+    """Return the payload of a command, or the reply to it where it can't be read."""
+    message = connection.recv_bytes()
+    try:
+        return _remote.loads(message)
+    except Exception as error:  # an argument of a class that only the parent can import
+        return Reply(failures=[Failure.of(error, COMMAND_NAMES[command])])
+
+
+def _answer(worker: Worker, command: int, connection: Connection) -> Reply:
+    payload: Any = None
     if worker.words[Word.HAS_PAYLOAD]:
-        message = connection.recv_bytes()
-        try:
-            payload = _remote.loads(message)
-        except Exception as error:  # an argument of a class that only the parent can import
-            return Reply(failures=[Failure.of(error, COMMAND_NAMES[command])])
+        payload = _payload(connection, command)
+        if isinstance(payload, Reply):
+            return payload
+    if command == Command.ATTACH:
+        buffer, layout = payload
+        payload = buffer, _mapped(layout, connection)
     target = worker.words[Word.BUFFER], worker.words[Word.INFO_BUFFER]
     return worker.handle(command, target, payload)
+
+
+def _mapped(layout: Layout, connection: Connection) -> dict[str, np.ndarray]:
+    """Return the arrays of a segment whose descriptor comes next on the pipe."""
+    with Block(layout, recv_handle(connection)) as block:
+        return block.arrays
 
 
 def _dump_reply(reply: Reply, worker: Worker) -> bytes:

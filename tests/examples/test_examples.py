@@ -19,7 +19,14 @@ SMALL: dict[str, tuple[list[str], str]] = {
     ),
     "vectorized_run.py": (["--num_envs=7", "--num_steps=80"], "episodes: True"),
     "sweep.py": (["--seconds=0.1", "--folder=."], "HybridVectorEnv("),
+    "pinned_memory.py": (
+        ["--num_envs=6", "--num_steps=10"],
+        "bytes copied between the workers and torch: 0",
+    ),
 }
+
+NEEDS = {"pinned_memory.py": "torch"}
+"""What an example needs that is not installed with the package."""
 
 
 def test_every_example_is_run():
@@ -30,6 +37,8 @@ def test_every_example_is_run():
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_example_runs(name: str, tmp_path):
     """It ends well, says what it promises and prints no warning."""
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
     arguments, expected = SMALL[name]
     done = subprocess.run(
         [sys.executable, EXAMPLES / name, *arguments],

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from superdex.errors import (
 from superdex.vector import HybridVectorEnv
 from tests.vector.model import Model, Outcome, batched
 from tests.vector.puppets import Code, Config
+from tests.vector.slot_steps import WAYS
 
 GENEROUS = 60.0
 """Seconds; no call takes as long, so that a hang is a failure."""
@@ -51,6 +53,12 @@ SEEDS = st.one_of(
 TOLD = st.one_of(st.none(), st.fixed_dictionaries({"shift": st.integers(0, 9)}))
 OPTIONS = st.one_of(TOLD, st.lists(TOLD, min_size=MOST_ENVS, max_size=MOST_ENVS))
 CODES = st.dictionaries(ROWS, ENDS, max_size=2)
+SLOTS = st.permutations(range(MOST_ENVS)).flatmap(
+    lambda rows: st.lists(st.integers(0, MOST_ENVS), max_size=4).map(
+        lambda cuts: [rows[a:b] for a, b in pairwise(sorted({0, *cuts})) if a < b]
+    )
+)
+"""Rows in any order, cut in up to four slots; those after the last cut are left out."""
 SOME = st.lists(ROWS, unique=True, max_size=MOST_ENVS)
 
 # ── comparing ───────────────────────────────────────────────────────────────────────────────────
@@ -347,6 +355,42 @@ class Machine(RuleBasedStateMachine):
         self.start(flight, self.envs.step_async, sent)
         sent.fill(9)  # it was copied
 
+    def step_slots(self, actions: np.ndarray, slots: list[list[int]], way: str) -> None:
+        """Step slot by slot, if that is possible now."""
+        if self.refuses("step"):
+            return
+        self.note(f"slots {way}", slots, actions.tolist())
+        told = [{row: actions[row] for row in slot} for slot in slots]
+        try:
+            batches = self.watched(WAYS[way], self.envs, slots, actions)
+        except (WorkerDied, WorkerRaised, ExceptionGroup) as error:
+            raised = failures_of(error)
+            outcome = self.model.step_slots(told)
+            assert raised <= outcome.failures, f"{raised} of {outcome.failures}"
+            self.state = "broken"
+            return
+        outcome = self.model.step_slots(told)
+        assert not outcome.failures, f"expected {outcome.failures}, got a result"
+        self.check_warnings(outcome)
+        rows = [row for batch in batches for row in batch.env_id.tolist()]
+        assert sorted(rows) == sorted(outcome.shown), "each row comes once"
+        autoreset = self.envs.autoreset_mask
+        for batch in batches:
+            shown = [outcome.shown[row] for row in batch.env_id.tolist()]
+            where = f"slot {batch.env_id.tolist()}"
+            for name in ("observation", "reward", "terminated", "truncated"):
+                expected = np.array([getattr(each, name) for each in shown])
+                check_same(getattr(batch, name), expected, f"{where}, {name}")
+            infos = {at: each.info for at, each in enumerate(shown)}
+            check_same(batch.info, batched(infos, len(shown)), f"{where}, info")
+            for at, each in enumerate(shown):
+                assert autoreset[batch.env_id[at]] == each.autoreset
+                if each.final_observation is not None:
+                    check_same(batch.final_observation[at], each.final_observation, where)
+        self.check_statistics()
+        for before, then in self.kept:
+            check_same(before, then, "an earlier result")
+
     def hold(self, flight: Flight) -> None:
         """Shut the gate."""
         assert self.subject is not None
@@ -482,6 +526,25 @@ class Machine(RuleBasedStateMachine):
             self.step(self.actions(random + number, codes if number == 0 else {}), "sync")
             if self.state != "idle":
                 return
+
+    @rule(random=RANDOM, codes=CODES, slots=SLOTS, way=st.sampled_from([*WAYS]))
+    def steps_of_slots(
+        self, random: int, codes: dict[int, Code], slots: list[list[int]], way: str
+    ) -> None:
+        """Step slots, each row once at most, and some not at all."""
+        self.step_slots(self.actions(random, codes), self.within(slots), way)
+
+    def within(self, slots: list[list[int]]) -> list[list[int]]:
+        """Return the rows of slots that there are, without slots that are empty then."""
+        count = self.config.num_envs
+        return [rows for slot in slots if (rows := [row for row in slot if row < count])]
+
+    @rule(random=RANDOM, slots=SLOTS, row=ROWS, way=st.sampled_from([*WAYS]), rare=RARE)
+    def slots_raising(
+        self, random: int, slots: list[list[int]], row: int, way: str, rare: int
+    ) -> None:
+        if self.config.truncate or rare == 3:
+            self.step_slots(self.actions(random, {row: Code.RAISE}), self.within(slots), way)
 
     @rule(random=RANDOM, codes=CODES)
     def begin_step(self, random: int, codes: dict[int, Code]) -> None:

@@ -116,6 +116,31 @@ class Model:
                 self.rows[i].observation = shown.observation
         return outcome
 
+    def step_slots(self, slots: Iterable[dict[int, np.ndarray]]) -> Outcome:
+        """Step some environments by their actions, then others: in each worker in that order."""
+        outcome = Outcome()
+        restarts, errors = sum(self.restarts), sum(self.env_errors)
+        if not self.config.restart:  # a death of before is any call's failure
+            for w in sorted(self.dead):
+                self._try(w, self._restart, outcome, fatal=True)
+        for actions in slots:
+            for w, rows in enumerate(self.ranges):
+                if chosen := [i for i in rows if i in actions]:
+                    work = partial(self._step_some, rows=chosen, actions=actions)
+                    self._try(w, partial(self._do, work=work, dies=False), outcome, fatal=True)
+            self.steps += 1
+            for i in actions:
+                if i in outcome.shown:
+                    self.rows[i].observation = outcome.shown[i].observation
+        outcome.restarts = sum(self.restarts) - restarts
+        outcome.errors = sum(self.env_errors) - errors
+        return outcome
+
+    def _step_some(
+        self, w: int, *, rows: Sequence[int], actions: dict[int, np.ndarray]
+    ) -> dict[int, Any]:
+        return {i: self._step_row(w, i, actions[i]) for i in rows}
+
     def reset(
         self,
         indices: Sequence[int],

@@ -51,9 +51,10 @@ class Workers:
             touched.append(bits)
             if entries:
                 replies.append((number, Reply(entries=entries)))
+        self.collector.note_told()
         self.general = [entry for _, reply in replies for entry in reply.entries]
         self.collector.note(target)
-        return self.collector.step_result(target, touched, replies).info
+        return self.collector.infos(target, touched, replies)
 
 
 def merged(infos: list[Info]) -> Info:
@@ -204,12 +205,13 @@ def test_a_value_is_taken_when_it_is_given():
             news = workers.collector.news_for_workers()
             if news is not None:
                 writer.follow(news)
+                workers.collector.note_told()
             for row in range(2):
                 shared[:] = row + 1
                 writer.add(row, {"a": shared, "l": [shared]})
             touched, entries = writer.finish(0)
         replies = [(0, Reply(entries=entries))] if entries else []
-        info = workers.collector.step_result((0, 0), [touched], replies).info
+        info = workers.collector.infos((0, 0), [touched], replies)
         assert info["a"].tolist() == [[1, 1], [2, 2]]
         assert [inner[0][0] for inner in info["l"]] == [1, 2]
 
@@ -240,6 +242,18 @@ def test_a_column_whose_key_keeps_changing_is_given_up():
             workers, [{"a": 1, "b": 2} if i != step % 4 else {"a": 0.5, "b": 1} for i in range(4)]
         )
     assert len(workers.general) == 4
+
+
+def test_arrays_of_no_environment_leave_no_column():
+    """As infos that nobody gave."""
+    workers = Workers(num_envs=2, num_workers=1)
+    workers.step([{"x": 1.0}, {"x": 2.0}])
+    workers.step([{"x": 1.0}, {"x": 2.0}])
+    (writer,) = workers.writers
+    writer.add_rows({"x": np.zeros(2)}, np.zeros(2, np.bool_))
+    assert writer.finish(0) == (0, [])
+    writer.add_rows({"x": np.zeros(2)}, np.array([False, True]))
+    assert writer.finish(0) == (1, [])
 
 
 def test_a_failed_call_leaves_nothing_behind():

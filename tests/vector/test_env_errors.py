@@ -198,8 +198,9 @@ def test_what_is_no_step_is_an_error(truncating, mode, result, error):
 
 def vector_last(envs: HybridVectorEnv) -> np.ndarray:
     """Return the observations of the last call."""
-    out = np.empty(envs.observation_space.shape, envs.observation_space.dtype)
-    envs._collector.write_last_observations(out)
+    space = envs.observation_space
+    out = np.empty(space.shape or (), space.dtype)
+    envs._collector.outputs.write_last_observations(out)
     return out
 
 

@@ -30,10 +30,12 @@ from tests.vector.machine import (
     RARE,
     ROWS,
     SEEDS,
+    SLOTS,
     Machine,
     Stable,
 )
 from tests.vector.puppets import Code, Config, options_by_number
+from tests.vector.slot_steps import WAYS
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
 HOLDING = st.lists(ROWS, min_size=1, max_size=2)
@@ -103,6 +105,13 @@ class WorkersMachine(Machine):
     def step_leaving(self, random: int, codes: dict[int, Code], row: int, rare: int) -> None:
         if self.config.restart or rare == 3:
             self.step(self.actions(random, {**codes, row: Code.LEAVE}), "async")
+
+    @rule(random=RANDOM, slots=SLOTS, row=ROWS, way=st.sampled_from([*WAYS]), rare=RARE)
+    def slots_leaving(
+        self, random: int, slots: list[list[int]], row: int, way: str, rare: int
+    ) -> None:
+        if self.config.restart or rare == 3:
+            self.step_slots(self.actions(random, {row: Code.LEAVE}), self.within(slots), way)
 
     @rule(row=ROWS, seed=SEEDS, rare=RARE)
     def reset_leaving(self, row: int, seed: Any, rare: int) -> None:

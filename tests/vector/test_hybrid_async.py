@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from superdex.buffers import allocate
 from superdex.errors import BrokenError, CallPending, CallTimeout, ClosedError
 from superdex.vector import HybridVectorEnv
 from tests.vector.envs import Acting, Fixed, Walk, walk_actions, walks
@@ -189,6 +190,33 @@ def test_reset_drains_an_interrupted_step(gated, gate, interrupt):
     gate.touch()
     assert gated.reset().observation.tolist() == [[0], [0]]
     assert gated.step(NO_ACTIONS).observation.tolist() == [[1], [1]]
+
+
+@pytest.mark.parametrize("allocated", [False, True])
+def test_a_step_into_buffers_that_was_interrupted_is_waited_for_or_drained(
+    gated, gate, interrupt, allocated
+):
+    """As a step is: its result comes from `step_wait`, or `reset_into` drops it."""
+    spec = gated.batch_spec()
+    buffers = gated.allocate_buffers(1)[0] if allocated else allocate(spec)
+    handle = gated.bind(buffers)
+    interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        handle.step(NO_ACTIONS)
+    with pytest.raises(CallPending):
+        handle.step(NO_ACTIONS)
+    gate.touch()
+    assert gated.step_wait().observation.tolist() == [[1], [1]]
+    assert (buffers["observation"] == allocated).all()
+    gate.unlink()
+    interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        handle.step(NO_ACTIONS)
+    gate.touch()
+    handle.reset()
+    assert buffers["observation"].tolist() == [[0], [0]]
+    handle.step(NO_ACTIONS)
+    assert buffers["observation"].tolist() == [[1], [1]]
 
 
 def test_a_partial_reset_shows_the_others_after_the_step_that_it_drained(

@@ -523,7 +523,7 @@ class Counting(Walk):
 def test_a_counter_as_info_keeps_its_keys(make):
     """Also once one of its keys has a column."""
     envs = make([partial(Counting, 9)] * 2, 2)
-    envs.reset()
+    envs.reset(seed=2)  # for episodes of six steps
     infos = [envs.step(np.zeros((2, 2), np.float32)).info for _ in range(4)]
     given = [[key for key in ("hit", "goal") if key in info] for info in infos]
     assert given == [["hit"], ["hit"], ["goal"], ["hit"]]

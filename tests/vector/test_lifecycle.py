@@ -8,6 +8,8 @@ from superdex.errors import BrokenError, CallPending, ClosedError, ResetNeeded
 from superdex.vector._lifecycle import Lifecycle, State
 
 CALLS = ("reset", "step", "call", "step_wait", "reset_wait")
+ROWS = ("step_rows", "reset_rows", "observe_rows", "take_rows")
+"""Calls for some rows."""
 
 ALLOWED = [
     ("reset", State.NEW, State.RESETTING),
@@ -17,6 +19,13 @@ ALLOWED = [
     ("call", State.IDLE, State.CALLING),
     ("step_wait", State.STEPPING, State.STEPPING),
     ("reset_wait", State.RESETTING, State.RESETTING),
+    ("reset_rows", State.NEW, State.SLOTS),
+    ("take_rows", State.NEW, State.NEW),
+    ("step_rows", State.IDLE, State.SLOTS),
+    ("reset_rows", State.IDLE, State.SLOTS),
+    ("observe_rows", State.IDLE, State.IDLE),
+    ("take_rows", State.IDLE, State.IDLE),
+    *((call, State.SLOTS, State.SLOTS) for call in ROWS),
 ]
 
 REFUSED = [
@@ -48,6 +57,14 @@ REFUSED = [
     ("call", State.CLOSED, ClosedError),
     ("step_wait", State.CLOSED, ClosedError),
     ("reset_wait", State.CLOSED, ClosedError),
+    ("step_rows", State.NEW, ResetNeeded),
+    ("observe_rows", State.NEW, ResetNeeded),
+    *((call, State.SLOTS, CallPending) for call in CALLS),
+    *((call, State.STEPPING, CallPending) for call in ROWS),
+    *((call, State.RESETTING, CallPending) for call in ROWS),
+    *((call, State.CALLING, CallPending) for call in ROWS),
+    *((call, State.BROKEN, BrokenError) for call in ROWS),
+    *((call, State.CLOSED, ClosedError) for call in ROWS),
 ]
 
 
@@ -64,7 +81,8 @@ def in_state(state: State) -> Lifecycle:
         lifecycle.begin("reset")
         lifecycle.finish()
         if state is not State.IDLE:
-            lifecycle.begin("step" if state is State.STEPPING else "call")
+            calls = {State.STEPPING: "step", State.CALLING: "call", State.SLOTS: "step_rows"}
+            lifecycle.begin(calls[state])
     assert lifecycle.state is state
     return lifecycle
 
@@ -72,7 +90,7 @@ def in_state(state: State) -> Lifecycle:
 def test_the_tables_of_this_module_are_complete():
     """Every call in every state is either allowed or refused below."""
     pairs = [(call, state) for call, state, _ in (*ALLOWED, *REFUSED)]
-    assert len(pairs) == len(set(pairs)) == len(CALLS) * len(State)
+    assert len(pairs) == len(set(pairs)) == len(CALLS + ROWS) * len(State)
 
 
 @pytest.mark.parametrize(("call", "state", "target"), ALLOWED)
@@ -114,6 +132,24 @@ def test_a_finished_call_after_a_reset_leads_to_idle(call):
     assert lifecycle.state is State.IDLE
 
 
+def test_rows_out_of_flight_lead_to_idle():
+    """Whatever call it was, and after a first reset of some rows too."""
+    for call, state in (("step_rows", State.IDLE), ("reset_rows", State.NEW)):
+        lifecycle = in_state(state)
+        lifecycle.begin(call)
+        lifecycle.finish_rows()
+        assert lifecycle.state is State.IDLE
+
+
+def test_rows_that_come_after_closing_are_refused():
+    """Closed is the end for slots in flight, too."""
+    lifecycle = in_state(State.SLOTS)
+    lifecycle.close()
+    with pytest.raises(ClosedError, match="in flight"):
+        lifecycle.finish_rows()
+    assert lifecycle.state is State.CLOSED
+
+
 def test_the_first_failure_is_the_cause():
     """BrokenError leads back to what broke it."""
     lifecycle = Lifecycle()
@@ -153,6 +189,13 @@ def test_a_pending_call_is_named_with_the_way_out():
     lifecycle = in_state(State.STEPPING)
     with pytest.raises(CallPending, match=r"reset .* while a step is in flight: first step_wait"):
         lifecycle.begin("reset")
+
+
+def test_slots_in_flight_are_named_with_the_ways_out():
+    """The message says what to call."""
+    lifecycle = in_state(State.SLOTS)
+    with pytest.raises(CallPending, match=r"call was called while slots are in flight: .*recv"):
+        lifecycle.begin("call")
 
 
 def test_an_interrupted_call_may_be_drained_by_reset():

@@ -50,7 +50,7 @@ def kill(envs: HybridVectorEnv, *workers: int) -> None:
 
 
 def await_deaths(envs: HybridVectorEnv, *workers: int) -> None:
-    dead = envs._pool._watcher.dead  # type: ignore[union-attr]
+    dead = envs._pool.watcher.dead  # type: ignore[union-attr]
     deadline = time.monotonic() + 10
     while not dead.issuperset(workers) and time.monotonic() < deadline:
         time.sleep(0.001)
@@ -313,13 +313,13 @@ def test_normalised_observations_are_those_of_a_hand_loop(restarting):
     by_hand = RunningMeanStd(shape=(3,), dtype=np.float32)
     envs.reset(seed=5)
     raw = np.empty(vector.observation_space.shape, np.float32)
-    vector._collector.write_last_observations(raw)
+    vector._collector.outputs.write_last_observations(raw)
     by_hand.update(raw)
     for number, batch in enumerate(walk_actions(12, 2)):
         if number == 4:
             kill(vector, 1)
         observation = envs.step(batch)[0]
-        vector._collector.write_last_observations(raw)
+        vector._collector.outputs.write_last_observations(raw)
         by_hand.update(raw)
         expected = (raw - by_hand.mean) / np.sqrt(by_hand.var + 1e-8)
         np.testing.assert_allclose(observation, expected, rtol=1e-5)

@@ -1,0 +1,109 @@
+"""A MuJoCo state as plain numbers that fit any scene of the same model, in any process.
+
+What is captured is what `MujocoScene` captures: `mjSTATE_INTEGRATION` and the fields that an
+environment reads before it steps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Mapping
+from functools import cache
+from typing import Any, cast
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from superdex.scenes._guard import LARGE, names_of
+
+__all__ = ["SIGNATURE", "check_numbers", "digest_of", "numbers_of", "put_numbers"]
+
+SIGNATURE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
+
+
+def numbers_of(
+    model: mujoco.MjModel, data: mujoco.MjData, fields: Mapping[str, NDArray[Any]]
+) -> dict[str, Any]:
+    """Return the present state of a simulation.
+
+    Args:
+        model: The model.
+        data: The data.
+        fields: Arrays to save beside it, by name; they are copied.
+    """
+    state = np.empty(mujoco.mj_stateSize(model, SIGNATURE))
+    mujoco.mj_getState(model, data, state, SIGNATURE)
+    return {"integration": state, "fields": {name: np.array(f) for name, f in fields.items()}}
+
+
+def check_numbers(model: mujoco.MjModel, fields: Mapping[str, NDArray[Any]], numbers: Any) -> None:
+    """Check that numbers are a state of this model, with these fields.
+
+    Raises:
+        ValueError: If they are not.
+    """
+    state = numbers["integration"]
+    size = mujoco.mj_stateSize(model, SIGNATURE)
+    if state.shape != (size,) or state.dtype != np.float64:
+        raise ValueError(
+            f"The state is of another model: expected {size} numbers, got shape {state.shape} of "
+            f"{state.dtype}."
+        )
+    for name, view in fields.items():
+        saved = numbers["fields"].get(name)
+        if saved is None:
+            raise ValueError(
+                f"The state lacks the field {name!r}, which environments read before a step here: "
+                f"expected {sorted(fields)}, got {sorted(numbers['fields'])}."
+            )
+        if saved.shape != view.shape or saved.dtype != view.dtype:
+            raise ValueError(
+                f"The state is of another model: expected {name} of shape {view.shape}, got "
+                f"{saved.shape}."
+            )
+
+
+def put_numbers(
+    model: mujoco.MjModel,
+    data: mujoco.MjData,
+    fields: Mapping[str, NDArray[Any]],
+    numbers: dict[str, Any],
+) -> None:
+    """Put a state that was checked into a simulation, and compute what derives from it.
+
+    The fields are as they were saved, one timestep behind, as `mj_step` leaves them.
+    """
+    state = numbers["integration"]
+    mujoco.mj_setState(model, data, state, SIGNATURE)
+    mujoco.mj_forward(model, data)
+    mujoco.mj_setState(model, data, state, SIGNATURE)  # mj_forward changes the warm start
+    for name, view in fields.items():
+        view[...] = numbers["fields"][name]
+
+
+def digest_of(model: mujoco.MjModel) -> str:
+    """Return a short name for the physics of a model: equal for models that move alike.
+
+    Large arrays (meshes, textures, height fields) are left out, as are names and pictures. Numbers
+    count to single precision, since another machine may compile the last bits otherwise.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for owner in (model, model.opt, model.stat):
+        for name in _counting_names(cast(Hashable, type(owner))):
+            value = getattr(owner, name)
+            if isinstance(value, np.ndarray):
+                if value.nbytes < LARGE:
+                    digest.update(name.encode())
+                    single = value.astype(np.float32) if value.dtype.kind == "f" else value
+                    digest.update(single.tobytes())
+            elif isinstance(value, int | float):
+                digest.update(f"{name}={np.float32(value)!r}".encode())
+    return digest.hexdigest()
+
+
+@cache
+def _counting_names(cls: Hashable) -> tuple[str, ...]:
+    """Return the fields of a MuJoCo structure that tell what it is."""
+    places = ("path", "name", "signature", "nbuffer", "narena", "rgba", "tex")
+    return tuple(n for n in names_of(cast(type, cls)) if not any(place in n for place in places))

@@ -1,0 +1,509 @@
+"""The state of one environment: exact, or refused by name."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import wrappers
+from gymnasium.envs.classic_control import PendulumEnv
+from gymnasium.spaces import Box
+
+import superdex.envs.mujoco  # noqa: F401  # registers its ids
+from superdex.envs import AntEnv, CartPoleEnv, HalfCheetahEnv, SceneEnv
+from superdex.errors import StateCaptureUnsupported
+from superdex.scenes import MujocoScene, share_mujoco
+from superdex.states._codec import decode
+from superdex.states._env_state import EnvState, difference
+from superdex.vector import BoxSpaces
+
+GYMNASIUM = [
+    f"{name}-v5"
+    for name in (
+        *("Ant", "HalfCheetah", "Hopper", "Humanoid", "HumanoidStandup", "InvertedDoublePendulum"),
+        *("InvertedPendulum", "Pusher", "Reacher", "Swimmer", "Walker2d"),
+    )
+]
+CLASSIC = ["CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Acrobot-v1"]
+OWN = [
+    CartPoleEnv,
+    HalfCheetahEnv,
+    AntEnv,
+    partial(CartPoleEnv, free_pole=True, actuate_on_pole=True),
+    partial(AntEnv, observe_contacts=False),
+]
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*settotalmass.*", "ignore:.*Overriding.*")
+
+
+def captured(env) -> tuple[bytes, dict[str, str]]:
+    state = EnvState(env)
+    return state.encode({"env": state.capture()}), state.tag()
+
+
+def restored(env, data: bytes, tag: dict[str, str]) -> None:
+    state = EnvState(env)
+    assert difference(state.tag(), tag) is None
+    tree = decode(data)["env"]
+    state.check(tree)
+    state.restore(tree)
+
+
+def trajectory(env, actions) -> list[Any]:
+    """Return all that an environment shows, through resets."""
+    shown: list[Any] = []
+    for action in actions:
+        observation, reward, terminated, truncated, info = env.step(action)
+        shown.append((np.asarray(observation).tobytes(), reward, terminated, truncated))
+        shown.append({k: np.asarray(v).tolist() for k, v in info.items() if k != "episode"})
+        if terminated or truncated:
+            observation, info = env.reset()
+            shown.append((np.asarray(observation).tobytes(), str(info)))
+    return shown
+
+
+def check_exact(make, make_other=None, steps=(30, 50)) -> None:
+    """Capture, step, restore and step again; and the same in another environment, elsewhere."""
+    envs = [make() for _ in range(2)] + [(make_other or make)()]
+    one, sibling, other = envs
+    one.action_space.seed(0)
+    actions = [one.action_space.sample() for _ in range(sum(steps))]
+    for seed, env in enumerate(envs):
+        env.reset(seed=seed)
+    trajectory(one, actions[: steps[0]])
+    trajectory(other, actions[5:17])
+    data, tag = captured(one)
+    expected = trajectory(one, actions[steps[0] :])
+    trajectory(sibling, actions[:3])
+    restored(other, data, tag)
+    assert trajectory(other, actions[steps[0] :]) == expected
+    restored(one, data, tag)
+    assert trajectory(one, actions[steps[0] :]) == expected
+    for env in envs:
+        env.close()
+
+
+@pytest.mark.parametrize("name", GYMNASIUM)
+def test_gymnasium_mujoco_is_exact(name):
+    """Alone, and from there into one on a shared scene."""
+    make = partial(gym.make, name)
+    check_exact(make)
+    check_exact(make, share_mujoco(make))
+
+
+@pytest.mark.parametrize("name", GYMNASIUM)
+def test_shared_gymnasium_mujoco_is_exact(name):
+    """On one scene, and from there into one that is alone."""
+    make = partial(gym.make, name)
+    check_exact(share_mujoco(make))
+    check_exact(share_mujoco(make), make)
+
+
+@pytest.mark.parametrize("name", GYMNASIUM)
+def test_their_array_versions_are_exact(name):
+    """Shared, unshared, and from one to the other."""
+    make = partial(gym.make, f"superdex/{name}")
+    alone = partial(make, use_shared_scenes=False)
+    check_exact(make)
+    check_exact(make, alone)
+    check_exact(alone, make)
+
+
+@pytest.mark.parametrize("name", CLASSIC)
+def test_classic_control_is_exact(name):
+    """As it is, and with box spaces around."""
+    check_exact(partial(gym.make, name, max_episode_steps=40))
+    check_exact(lambda: BoxSpaces(gym.make(name, max_episode_steps=40)))
+
+
+@pytest.mark.parametrize("make", OWN)
+def test_scene_environments_are_exact(make):
+    """Shared, unshared, and from one to the other."""
+    alone = partial(make, use_shared_scenes=False)
+    check_exact(make)
+    check_exact(make, alone)
+    check_exact(alone, make)
+
+
+def stacked(env):
+    return wrappers.FrameStackObservation(wrappers.RecordEpisodeStatistics(env), 3)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        partial(wrappers.NormalizeObservation, epsilon=1e-6),
+        partial(wrappers.NormalizeReward, gamma=0.9),
+        wrappers.RecordEpisodeStatistics,
+        stacked,
+        partial(wrappers.DelayObservation, delay=2),
+        wrappers.TimeAwareObservation,
+        partial(wrappers.StickyAction, repeat_action_probability=0.5),
+        partial(wrappers.RepeatAction, num_repeats=2),
+        partial(wrappers.RescaleAction, min_action=np.float32(-1), max_action=np.float32(1)),
+        partial(wrappers.TransformReward, func=lambda reward: float(reward) * 2),
+        partial(wrappers.MaxAndSkipObservation, skip=2),
+        partial(wrappers.TimeLimit, max_episode_steps=17),
+        lambda env: wrappers.NormalizeReward(wrappers.NormalizeObservation(env)),
+    ],
+)
+def test_gymnasium_wrappers_are_exact(wrap):
+    """Running means, stacks, delays and counters go with the state."""
+    check_exact(lambda: wrap(gym.make("Pendulum-v1", max_episode_steps=25)))
+
+
+def test_statistics_of_episodes_go_on():
+    """Returns, lengths and counts; elapsed time is counted from then on."""
+    make = partial(gym.make, "Pendulum-v1", max_episode_steps=10)
+    one, other = (wrappers.RecordEpisodeStatistics(make()) for _ in range(2))
+    one.reset(seed=0)
+    other.reset(seed=1)
+    trajectory(one, [np.zeros(1, np.float32)] * 15)
+    data, tag = captured(one)
+    restored(other, data, tag)
+    assert other.return_queue == one.return_queue
+    assert other.length_queue == deque([10], 100)
+    assert (other.episode_count, other.episode_lengths) == (1, 5)
+    assert abs(other.episode_start_time - one.episode_start_time) < 60
+
+
+def test_the_generator_of_a_space_goes_with_the_state():
+    """For environments that draw actions from it."""
+    one, other = gym.make("Pendulum-v1"), gym.make("Pendulum-v1")
+    one.action_space.seed(3)
+    one.reset(seed=0)
+    data, tag = captured(one)
+    restored(other, data, tag)
+    assert other.action_space.sample() == one.action_space.sample()
+
+
+def test_what_was_set_from_outside_goes_with_the_state():
+    """An attribute is part of what the future depends on."""
+    one, other = gym.make("Pendulum-v1"), gym.make("Pendulum-v1")
+    one.reset(seed=0)
+    one.unwrapped.g = 3.0
+    one.unwrapped.extra = np.arange(3)
+    other.unwrapped.spare = 1
+    data, tag = captured(one)
+    restored(other, data, tag)
+    assert other.unwrapped.g == 3.0
+    assert other.unwrapped.extra.tolist() == [0, 1, 2]
+    assert not hasattr(other.unwrapped, "spare")
+
+
+def test_a_capture_shares_nothing_with_the_environment():
+    """Nor do two environments that one state was put into."""
+    envs = [gym.make("Pendulum-v1") for _ in range(3)]
+    for env in envs:
+        env.reset(seed=0)
+    data, tag = captured(envs[0])
+    for env in envs[1:]:
+        restored(env, data, tag)
+    action = np.ones(1, np.float32)
+    first = trajectory(envs[1], [action] * 5)
+    assert trajectory(envs[2], [action] * 5) == first
+    assert envs[1].unwrapped.np_random is not envs[2].unwrapped.np_random
+
+
+# ── what can't be captured ──────────────────────────────────────────────────────────────────────
+
+
+class Opaque(gym.Env):
+    observation_space = action_space = Box(-1, 1, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x = float(self.np_random.normal())
+        return np.array([self.x], np.float32), {}
+
+    def step(self, action):
+        self.x += float(action[0]) * float(self.np_random.uniform())
+        return np.array([self.x], np.float32), self.x, False, False, {}
+
+
+class Telling(Opaque):
+    """Says itself what its state is."""
+
+    def get_state(self):
+        return {"x": self.x}
+
+    def set_state(self, state):
+        self.x = state["x"]
+
+
+class Wrong(Telling):
+    def get_state(self):
+        return {"x": object()}
+
+
+class Counting(gym.Wrapper):
+    count = 0
+
+    def step(self, action):
+        self.count += 1
+        return super().step(action)
+
+
+class Saying(Counting):
+    def get_state(self):
+        return self.count
+
+    def set_state(self, state):
+        self.count = state
+
+
+class Doubling(gym.ObservationWrapper):
+    def observation(self, observation):
+        return observation * 2
+
+
+class Smoothing(gym.ObservationWrapper):
+    """Has a state, all of it plain."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.mean = 0.0
+
+    def observation(self, observation):
+        self.mean = 0.9 * self.mean + 0.1 * observation
+        return self.mean
+
+
+class Hiding(Smoothing):
+    def __init__(self, env):
+        super().__init__(env)
+        self.filter = iter([])
+
+
+class Pushed(PendulumEnv):
+    def __init__(self, tool=None):
+        super().__init__()
+        self.tool = tool
+
+
+def test_get_state_and_set_state_are_used():
+    """The generator is seen to."""
+    check_exact(Telling)
+
+
+def test_an_environment_of_which_nothing_is_known_is_named():
+    """And what it has to define."""
+    with pytest.raises(
+        StateCaptureUnsupported, match=r"Opaque.*Define get_state\(\) and set_state"
+    ):
+        EnvState(Opaque())
+
+
+def test_wrappers_of_ones_own():
+    """Those that transform, and those that say what their state is, are exact."""
+    for wrap in (Doubling, Smoothing, Saying, gym.Wrapper):
+        check_exact(lambda wrap=wrap: wrap(gym.make("Pendulum-v1")))
+
+
+def test_a_wrapper_of_which_nothing_is_known_is_named():
+    """A wrapper may hold anything."""
+    env = Counting(gym.make("Pendulum-v1"))
+    env.reset(seed=0)
+    env.step(np.zeros(1, np.float32))
+    with pytest.raises(StateCaptureUnsupported, match=r"state of Counting .*wrapper"):
+        EnvState(env)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Pushed(object()), r"Pushed can't be captured: its attribute 'tool'"),
+        (lambda: Pushed([1, {"a": {1: object()}}]), r"Pushed .*'tool'.*object"),
+        (lambda: Hiding(gym.make("Pendulum-v1")), r"Hiding .*'filter'"),
+        (Wrong, r"Wrong\.get_state\(\) returned"),
+    ],
+)
+def test_an_attribute_that_is_no_plain_value_is_named(make, message):
+    """With class and attribute; the environment goes on as before."""
+    env, twin = make(), make()
+    for each in (env, twin):
+        each.reset(seed=0)
+    state = EnvState(env)
+    with pytest.raises(StateCaptureUnsupported, match=message):
+        state.encode({"env": state.capture()})
+    action = np.ones(1, np.float32)
+    assert trajectory(env, [action] * 3) == trajectory(twin, [action] * 3)
+
+
+def test_functions_and_constants_are_left_alone():
+    """They are how an environment is built."""
+    make = partial(Pushed, np.tanh)
+    check_exact(make)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "message"),
+    [
+        (CartPoleEnv, HalfCheetahEnv, "another environment: expected .*HalfCheetahEnv, got .*Cart"),
+        (
+            partial(gym.make, "Pendulum-v1", max_episode_steps=50),
+            partial(gym.make, "Pendulum-v1", max_episode_steps=60),
+            r"max_episode_steps=60\).*max_episode_steps=50\)",
+        ),
+        (CartPoleEnv, partial(CartPoleEnv, steps_per_episode=9), "another settings: .*=9"),
+        (
+            partial(CartPoleEnv, use_gravity=False),
+            CartPoleEnv,
+            "another settings: expected .*use_gravity=True",
+        ),
+        (partial(gym.make, "Pendulum-v1"), lambda: Doubling(gym.make("Pendulum-v1")), "Doubling"),
+    ],
+)
+def test_what_differs_is_named(one, other, message):
+    """With what was expected and what came."""
+    envs = one(), other()
+    for env in envs:
+        env.reset(seed=0)
+    said = difference(EnvState(envs[1]).tag(), EnvState(envs[0]).tag())
+    assert re.search(message, said or "")
+    for env in envs:
+        env.close()
+
+
+def test_another_model_is_told_from_the_same():
+    """A model that was changed after construction, too."""
+    one, other = gym.make("Hopper-v5"), gym.make("Hopper-v5")
+    assert difference(EnvState(one).tag(), EnvState(other).tag()) is None
+    other.unwrapped.model.opt.viscosity = 0.5
+    said = difference(EnvState(one).tag(), EnvState(other).tag())
+    assert said is not None
+    assert "model of the scene" in said
+
+
+class Idle:
+    """A scene that can capture, but not export."""
+
+    def capture_state(self):
+        return 0
+
+    def restore_state(self, handle, /):
+        pass
+
+    def release_state(self, handle, /):
+        pass
+
+    def step(self, dt, /):
+        pass
+
+    def close(self):
+        pass
+
+
+class Bodyless(SceneEnv):
+    """On such a scene."""
+
+    def __init__(self):
+        super().__init__()
+        self._setup_observation_space(x=Box(-1, 1, (1,)))
+        self._setup_action_space(x=Box(-1, 1, (1,)))
+        self._load_scene("none", lambda: (Idle(), None))
+
+    def _apply_action(self, action):
+        pass
+
+    def _make_observation(self):
+        return {"x": np.zeros(1)}, {}
+
+    def _compute_reward_terms(self, action, observation, info):
+        return {}
+
+
+def test_a_scene_that_can_not_be_exported_is_named():
+    """It says what is missing."""
+    with Bodyless() as env:
+        env.reset(seed=0)
+        with pytest.raises(StateCaptureUnsupported, match=r"Bodyless.*Idle has no export_state"):
+            EnvState(env).tag()
+
+
+class Remembering(CartPoleEnv):
+    """Remembers things beside its scene, of which one is a live view."""
+
+    def __init__(self, cfg=None, **overrides):
+        super().__init__(cfg, **overrides)
+        self.view = self._scene.data.qpos
+        self.noise = 0.0
+        self.history: list[float] = []
+        self.body = self._scene.data.body("pole")
+
+    def _reset_scene(self):
+        super()._reset_scene()
+        self.noise = float(self.np_random.normal())
+        self.history = []
+
+    def _before_step(self):
+        self.history.append(float(self.view[0]))
+
+    def _compute_reward_terms(self, action, observation, info):
+        return {"x": float(sum(self.history)) + self.noise}
+
+
+def test_attributes_of_a_scene_environment_go_with_the_state():
+    """And live views of the scene stay live."""
+    make = partial(Remembering, steps_per_episode=20)
+    check_exact(make)
+    check_exact(make, partial(make, use_shared_scenes=False))
+
+
+class Steered(CartPoleEnv):
+    """Keeps something that is no plain value, and says how to keep it."""
+
+    def __init__(self, cfg=None, **overrides):
+        super().__init__(cfg, **overrides)
+        self.pile = iter(range(10**6))
+        self.drawn = 0
+
+    def _apply_action(self, action):
+        self.drawn = next(self.pile)
+        super()._apply_action(action)
+
+    def _compute_reward_terms(self, action, observation, info):
+        return {"x": float(self.drawn)}
+
+    def get_state(self):
+        return {"drawn": self.drawn, "x": float(self._scene.data.qpos[0])}
+
+    def set_state(self, state):
+        self.drawn = state["drawn"]
+        self.pile = iter(range(self.drawn + 1, 10**6))
+
+
+def test_get_state_of_a_scene_environment_is_for_what_it_remembers():
+    """The scene holds the environment's own state meanwhile, and is seen to."""
+    check_exact(Steered)
+    check_exact(Steered, partial(Steered, use_shared_scenes=False))
+    one, other = Steered(), Steered()
+    one.reset(seed=0)
+    other.reset(seed=1)
+    with one.own_state():
+        expected = float(one._scene.data.qpos[0])
+    assert EnvState(one).capture()["layers"][0]["own"]["x"] == expected
+    one.close()
+    other.close()
+
+
+def test_a_state_with_other_fields_is_refused():
+    """An environment that reads a field before it steps needs it."""
+    xml = "<mujoco><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>"
+    lean = MujocoScene.from_xml_string(xml, fields=())
+    full = MujocoScene.from_xml_string(xml)
+    with pytest.raises(ValueError, match=r"lacks the field 'xpos'.*\['xipos', 'xpos'\], got \[\]"):
+        full.import_state(lean.export_state())
+    lean.put_state(full.export_state())
+    larger = MujocoScene.from_xml_string(
+        xml.replace("</worldbody>", "<body><freejoint/><geom size='.1'/></body></worldbody>")
+    )
+    with pytest.raises(ValueError, match=r"another model: expected .* numbers"):
+        full.import_state(larger.export_state())
+    for scene in (lean, full, larger):
+        scene.close()
