@@ -1,8 +1,8 @@
 """Games in a compiled language, many at a time.
 
 A game engine is a library behind the C interface `superdex_game.h`, which lies in `include_dir()`.
-`library` opens the engine that superdex ships, `load` any other; `GameBatch` plays many games of one
-in one call, and `VectorGameEnv` is what training uses::
+`library` opens the engine that superdex ships, `load` any other; `GameBatch` plays many games of
+one in one call, and `VectorGameEnv` is what training uses::
 
     library()  ──┬─► GameLibrary ──► describe(options) ──► GameDescription: shapes, names
     load(path) ──┘       │
@@ -18,6 +18,7 @@ this package raises a `GameLibraryError` that says what to do.
 
 from superdex.games._batch import GameBatch
 from superdex.games._engine import find_library, include_dir, library
+from superdex.games._gymnasium import GymnasiumVectorGameEnv
 from superdex.games._library import GameDescription, GameLibrary, load
 from superdex.games._outputs import BoundOutputs
 from superdex.games._vector import VectorGameEnv
@@ -27,6 +28,7 @@ __all__ = [
     "GameBatch",
     "GameDescription",
     "GameLibrary",
+    "GymnasiumVectorGameEnv",
     "VectorGameEnv",
     "include_dir",
     "library",

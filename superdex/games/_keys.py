@@ -12,7 +12,7 @@ from superdex.buffers._ids import compare_state_ids
 from superdex.games._batch import GameBatch
 from superdex.games._outputs import BoundOutputs
 
-__all__ = ["FINAL_KEYS", "GameIds", "batch_keys", "bind_outputs", "game_batch_spec"]
+__all__ = ["FINAL_KEYS", "GameIds", "bind_outputs", "game_batch_spec"]
 
 _OUTPUT_OF = {
     "board_tokens": "board",
@@ -49,15 +49,14 @@ FINAL_KEYS = ("final_board_tokens", "final_state")
 """Those that are only there where they were asked for."""
 
 
-def batch_keys(final_observation: bool) -> tuple[str, ...]:
-    """Return the keys of a batch, in order."""
-    return tuple(key for key in _OUTPUT_OF if final_observation or key not in FINAL_KEYS)
-
-
-def game_batch_spec(batch: GameBatch, final_observation: bool) -> BatchSpec:
-    """Return shapes and dtypes by key."""
+def game_batch_spec(batch: GameBatch, *, final_observation: bool) -> BatchSpec:
+    """Return shapes and dtypes by key, in order."""
     spec = batch.spec()
-    return {key: spec[_OUTPUT_OF[key]] for key in batch_keys(final_observation)}
+    return {
+        key: spec[name]
+        for key, name in _OUTPUT_OF.items()
+        if final_observation or key not in FINAL_KEYS
+    }
 
 
 def bind_outputs(buffers: Mapping[str, np.ndarray], rows: int) -> BoundOutputs:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from superdex._limits import usable_cpus
-from superdex.buffers import BatchSpec, BoundBuffers, BufferedSteps, allocate, check_env_ids
+from superdex.buffers import BatchSpec, BoundBuffers, BufferedSteps, allocate
 from superdex.buffers._ids import first_id
 from superdex.buffers._steps import Buffers
 from superdex.errors import ClosedError
@@ -94,7 +94,7 @@ class VectorGameEnv(BufferedSteps):
 
     Example:
         >>> from superdex.games import VectorGameEnv
-        >>> with VectorGameEnv("tron", 4, seed=7) as env:  # doctest: +SKIP
+        >>> with VectorGameEnv("tron", 4, seed=7) as env:
         ...     batch = env.reset()
         ...     while not batch["terminated"].any():
         ...         batch = env.step(batch["action_id"][:, 0])
@@ -149,7 +149,7 @@ class VectorGameEnv(BufferedSteps):
         self.max_episode_steps = max_episode_steps
         self.final_observation = bool(final_observation)
         self.description: GameDescription = self._batch.description
-        self._spec = game_batch_spec(self._batch, self.final_observation)
+        self._spec = game_batch_spec(self._batch, final_observation=self.final_observation)
         self._closed = False
 
     # ── what it is ──────────────────────────────────────────────────────────────────────────────
