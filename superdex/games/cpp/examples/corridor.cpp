@@ -13,7 +13,7 @@ constexpr i32 kCells = 9, kMagic = 0x63726431;
 constexpr const char* kFields[] = {"cell", "exit", "steps"};
 struct Last { i32 acting_seat = -1, reward = 0, terminated = 0, truncated = 0, valid = 0; };
 struct Game { u64 base = 0, episode = 0; i32 cell = 0, exit = 0, steps = 0, ended = 0, magic = kMagic; Last last; };
-struct Row { Game game; u64 positions, episodes, call; i32 action; };
+struct Row { Game game, final; u64 positions, episodes, call; i32 action; bool has_final; };
 
 struct sdg_batch {
   sdg_settings settings;
@@ -62,6 +62,7 @@ static void write(const sdg_batch& b, i32 n, std::ptrdiff_t i, const sdg_outputs
   const Last& last = game.last;
   const i32 total = game.ended ? 0 : 2, room = b.settings.max_actions, shown = total < room ? total : room;
   write_position(out.board, out.state, i, game);
+  if (b.row(n).has_final) write_position(out.final_board, out.final_state, i, b.row(n).final);
   for (i32 a = 0; a < room; ++a) {
     put(out.action_id, i * room + a, a < shown ? a : -1), put(out.action_mask, i * room + a, a < shown);
     put(out.action_features, i * room + a, a < shown ? a : 0), put(out.action_arg_mask, i * room + a, a < shown);
@@ -114,16 +115,16 @@ i32 sdg_create(i32, const std::int64_t*, const sdg_settings* s, const u64* seeds
 void sdg_free(sdg_batch* batch) noexcept { delete batch; }
 i32 sdg_reset(sdg_batch* b, const i32* rows, i32 count, const u64* seeds, const sdg_outputs* out) noexcept {
   return each(b, rows, count, [&](i32 i, i32 n, Row& row) noexcept {
-    begin(row, n, seeds ? seeds + i : nullptr), row.game.last = Last{};
+    begin(row, n, seeds ? seeds + i : nullptr), row.game.last = Last{}, row.has_final = false;
     if (out) write(*b, n, i, *out);
   }, fine);
 }
 i32 sdg_step(sdg_batch* b, const i32* rows, i32 count, const i32* actions, const u64* ids, i32 flags,
              const sdg_outputs* out) noexcept {
   return each(actions ? b : nullptr, rows, count, [&](i32 i, i32 n, Row& row) noexcept {
-    const bool ended = play(row, b->settings.max_episode_steps, flags);
-    if (ended && out) write_position(out->final_board, out->final_state, i, row.game);
-    if (ended && (flags & SDG_AUTO_RESET)) begin(row, n, nullptr);
+    row.has_final = play(row, b->settings.max_episode_steps, flags);
+    if (row.has_final) row.final = row.game;
+    if (row.has_final && (flags & SDG_AUTO_RESET)) begin(row, n, nullptr);
     if (out) write(*b, n, i, *out);
   }, [&](i32 i, i32 n) noexcept -> i32 {
     b->row(n).action = actions[i];
@@ -140,7 +141,7 @@ i32 sdg_capture(sdg_batch* b, const i32* rows, i32 count, std::uint8_t* states) 
 }
 i32 sdg_restore(sdg_batch* b, const i32* rows, i32 count, const std::uint8_t* states) noexcept {
   const Game* from = reinterpret_cast<const Game*>(states);
-  const auto put_back = [&](i32 i, i32, Row& row) noexcept { row.game = from[i], ++row.positions, ++row.episodes; };
+  const auto put_back = [&](i32 i, i32, Row& row) noexcept { row.game = from[i], row.has_final = false, ++row.positions, ++row.episodes; };
   return each(b, rows, count, put_back, [&](i32 i, i32) noexcept -> i32 {
     const bool placed = from[i].cell >= 0 && from[i].cell < kCells && (from[i].exit == 0 || from[i].exit == kCells - 1);
     return placed && from[i].magic == kMagic ? SDG_OK : SDG_BAD_STATE;

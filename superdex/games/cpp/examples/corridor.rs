@@ -128,6 +128,7 @@ struct Game {
 #[derive(Clone, Copy)]
 struct Row {
     game: Game,
+    end: Option<Game>, // of the episode that the last step ended
     positions: u64,
     episodes: u64,
     call: u64,
@@ -236,6 +237,9 @@ unsafe fn write(batch: &Batch, row: &Row, number: usize, i: usize, out: &Outputs
     let room = batch.settings.max_actions;
     let shown = total.min(room);
     write_position(out.board, out.state, i, game);
+    if let Some(end) = &row.end {
+        write_position(out.final_board, out.final_state, i, end);
+    }
     for a in 0..room {
         let entry = i * room as usize + a as usize;
         put(out.action_id, entry, if a < shown { a } else { -1 });
@@ -382,7 +386,7 @@ pub unsafe extern "C" fn sdg_create(
     }
     let game =
         Game { base: 0, episode: 0, cell: 0, exit: 0, steps: 0, ended: 0, magic: MAGIC, last: NOTHING };
-    let row = Row { game, positions: 0, episodes: 0, call: 0, action: 0 };
+    let row = Row { game, end: None, positions: 0, episodes: 0, call: 0, action: 0 };
     let table = Table { rows: vec![row; settings.num_games as usize], call: 0 };
     let made_in = std::process::id();
     *batch = Box::into_raw(Box::new(Batch { settings: *settings, table: Mutex::new(table), made_in }));
@@ -407,6 +411,7 @@ pub unsafe extern "C" fn sdg_reset(
     let body = |i: usize, n: usize, row: &mut Row| {
         row.begin(n, if seeds.is_null() { None } else { Some(*seeds.add(i)) });
         row.game.last = NOTHING;
+        row.end = None;
         if let Some(out) = outputs.as_ref() {
             write(&*batch, row, n, i, out);
         }
@@ -430,9 +435,7 @@ pub unsafe extern "C" fn sdg_step(
     let most_steps = (*batch).settings.max_episode_steps;
     let body = |i: usize, n: usize, row: &mut Row| {
         let ended = row.play(most_steps, flags);
-        if let (true, Some(out)) = (ended, outputs.as_ref()) {
-            write_position(out.final_board, out.final_state, i, &row.game);
-        }
+        row.end = if ended { Some(row.game) } else { None };
         if ended && flags & AUTO_RESET != 0 {
             row.begin(n, None);
         }
@@ -485,6 +488,7 @@ pub unsafe extern "C" fn sdg_restore(
     let from = states.cast::<Game>();
     let body = |i: usize, _: usize, row: &mut Row| {
         row.game = *from.add(i);
+        row.end = None;
         row.positions += 1;
         row.episodes += 1;
     };

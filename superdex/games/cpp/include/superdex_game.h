@@ -152,7 +152,8 @@ typedef struct sdg_outputs {
   int32_t *seat;                      /* [n]; to move */
   uint8_t *over;                      /* [n]; the game itself has ended */
   float *scores;                      /* [n, num_seats] */
-  void *final_board;                  /* as board, written by sdg_step where an episode has ended */
+  void *final_board;                  /* as board, of the end of the episode, in rows whose last call
+                                         was a step that ended one; the others are left as they are */
   int32_t *final_state;               /* as state, likewise */
 } sdg_outputs;
 

@@ -33,6 +33,7 @@ class Batch final : public sdg_batch {
                 settings.num_games),
         slots_(static_cast<std::size_t>(settings.num_games)),
         numbers_(slots_.size()),
+        finals_(slots_.size()),
         legal_(slots_.size() * static_cast<std::size_t>(about_.most_legal_actions)),
         shared_(std::make_unique<Shared>(settings)) {
     shared_->pool.run(settings.num_games, G::kGrain, [&](std::int32_t row) noexcept {
@@ -54,6 +55,7 @@ class Batch final : public sdg_batch {
         begin_next(row);
       }
       slot(row).last = Last{};
+      numbers_[index(row)].has_final = 0;
       if (outputs != nullptr) write(row, i, *outputs);
     }, [&](std::int32_t, std::int32_t row) noexcept { return room_for_a_number(row); });
   }
@@ -109,6 +111,7 @@ class Batch final : public sdg_batch {
           events_.restore(row, bytes(i) + sizeof head);
           ++numbers_[index(row)].positions;
           ++numbers_[index(row)].episodes;
+          numbers_[index(row)].has_final = 0;
         },
         [&](std::int32_t i, std::int32_t row) noexcept -> std::int32_t {
           std::uint64_t sum = 0;
@@ -172,7 +175,8 @@ class Batch final : public sdg_batch {
   struct Numbers {
     std::uint64_t positions = 0;
     std::uint64_t episodes = 0;
-    std::int32_t action = 0;  // of the step that runs
+    std::int32_t action = 0;     // of the step that runs
+    std::int32_t has_final = 0;  // 1: the last step ended an episode, and finals_ has its end
   };
   struct Shared {
     explicit Shared(const sdg_settings& settings)
@@ -283,12 +287,16 @@ class Batch final : public sdg_batch {
     const std::int32_t action = numbers_[index(row)].action;
     s.last.reward = 0;
     s.last.seat_reward.fill(0);
+    numbers_[index(row)].has_final = 0;
     s.last.acting_seat = s.ended != 0 ? -1 : G::seat(s.game);
     s.last.action_valid = s.ended == 0 && is_legal(row, action);
     if (s.ended == 0) {
       s.last.terminated = s.last.truncated = 0;
       if (s.last.action_valid != 0 || (flags & SDG_KEEP_ILLEGAL) == 0) move(row, action);
-      if (s.ended != 0 && outputs != nullptr) write_final(row, i, *outputs);
+      if (s.ended != 0) {
+        finals_[index(row)] = s.game;
+        numbers_[index(row)].has_final = 1;
+      }
       if (s.ended != 0 && (flags & SDG_AUTO_RESET) != 0) begin_next(row);
     }
     if (outputs != nullptr) write(row, i, *outputs);
@@ -319,8 +327,9 @@ class Batch final : public sdg_batch {
   }
 
   void write_final(std::int32_t row, std::int32_t i, const sdg_outputs& out) noexcept {
+    if (numbers_[index(row)].has_final == 0) return;
     if (out.final_board == nullptr && out.final_state == nullptr) return;
-    const typename G::View view(rules_, slot(row).game, out.final_state != nullptr,
+    const typename G::View view(rules_, finals_[index(row)], out.final_state != nullptr,
                                 out.final_board != nullptr);
     if (out.final_board != nullptr) view.board(board_at(out.final_board, i));
     if (out.final_state != nullptr) view.state(out.final_state + index(i) * state_fields());
@@ -329,6 +338,7 @@ class Batch final : public sdg_batch {
   void write(std::int32_t row, std::int32_t i, const sdg_outputs& out) noexcept {
     const Slot& s = slot(row);
     const std::size_t n = index(i);
+    write_final(row, i, out);
     const bool moves = features(out);
     if (moves || out.board) {
       const typename G::View view(rules_, s.game, moves, out.board != nullptr);
@@ -404,6 +414,7 @@ class Batch final : public sdg_batch {
   EventLog events_;
   std::vector<Slot> slots_;
   std::vector<Numbers> numbers_;
+  std::vector<State> finals_;  // where each row's last episode to end was left
   std::vector<std::int32_t> legal_;  // room to list a row's legal actions
   std::unique_ptr<Shared> shared_;
 };
