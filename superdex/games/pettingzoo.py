@@ -25,7 +25,8 @@ __all__ = ["PettingZooGameEnv"]
 _NAMES = {"observation": "board_tokens", "state": "state"}
 
 
-class PettingZooGameEnv(AECEnv[str, dict[str, np.ndarray], int]):
+# PettingZoo ships no type information.
+class PettingZooGameEnv(AECEnv[str, dict[str, np.ndarray], int]):  # type: ignore[misc]
     """One game, whose seats take turns as the agents `player_0`, `player_1`, ….
 
     An observation is a dict: `observation`, the board; `state`, the compact state; `action_mask`,

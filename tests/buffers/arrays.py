@@ -77,6 +77,8 @@ class Drift(BufferedSteps):
     The observation is (position, steps of the episode).
     """
 
+    _ids: Ids
+
     def __init__(self, num_envs: int = 6) -> None:
         self.num_envs = num_envs
         self.episodes = np.zeros(num_envs, np.int64)

@@ -81,7 +81,7 @@ def test_scores_play_the_best_legal_action(make):
     two.reset(seed=1)
     for _ in range(30):
         scores = np.where(observation["action_mask"] == 0, 1, -0.5).astype(np.float32)
-        observation, *_, info = one.step(first_legal(observation))
+        observation, *_ = one.step(first_legal(observation))
         other, *_, others = two.step(scores)
         assert others["action_valid"].all()
         np.testing.assert_array_equal(observation["state"], other["state"])

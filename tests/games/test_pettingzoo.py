@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -18,8 +19,10 @@ SMALL = {"width": 9, "height": 8}
 EXPECTED_WARNINGS = {
     # PettingZoo knows by name which environments have observations with a mask.
     "Observation is not a NumPy array",
-    "Observation space for each agent probably should be gymnasium.spaces.box or "
-    "gymnasium.spaces.discrete",
+    (
+        "Observation space for each agent probably should be gymnasium.spaces.box or "
+        "gymnasium.spaces.discrete"
+    ),
 }
 
 
@@ -51,7 +54,7 @@ def test_seats_take_turns_until_one_has_lost(make):
             turns.append(None if over else agent)
             env.step(None if over else int(observation["action_mask"].argmax()))
         moves = [agent for agent in turns if agent]
-        assert all(one != other for one, other in zip(moves, moves[1:], strict=False))
+        assert all(one != other for one, other in pairwise(moves))
         assert sorted(total.values()) in ([-1.0, 1.0], [0.0, 0.0])
         assert env.agents == []
 

@@ -29,7 +29,7 @@ def make(tron):
     return partial(VectorGameEnv, "tron", library=tron, options=SMALL, num_threads=1)
 
 
-def pick(batch: Any, rng: np.random.Generator) -> np.ndarray:
+def pick(batch: dict[str, np.ndarray], rng: np.random.Generator) -> np.ndarray:
     """Return a legal id for each row, −1 where there is none."""
     counts = batch["legal_action_count"]
     picks = (rng.random(len(counts)) * counts).astype(int)
