@@ -33,7 +33,8 @@ def pick(batch: dict[str, np.ndarray], rng: np.random.Generator) -> np.ndarray:
     """Return a legal id for each row, −1 where there is none."""
     counts = batch["legal_action_count"]
     picks = (rng.random(len(counts)) * counts).astype(int)
-    return batch["action_id"][np.arange(len(counts)), picks]
+    picked: np.ndarray = batch["action_id"][np.arange(len(counts)), picks]
+    return picked
 
 
 def comparable(batch: Any) -> dict[str, np.ndarray]:
