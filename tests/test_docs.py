@@ -17,6 +17,14 @@ import pytest
 
 import superdex
 from superdex.bench import cli
+from superdex.errors import GameLibraryError
+
+try:
+    import superdex.games
+except GameLibraryError:  # it was installed without a compiler
+    HAS_GAMES = False
+else:
+    HAS_GAMES = True
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -27,6 +35,7 @@ DOCUMENTED = [
     for name in (
         *("vector", "buffers", "states", "envs", "envs.mujoco", "scenes"),
         *("testing", "bench", "errors"),
+        *(["games"] if HAS_GAMES else []),
     )
 ]
 OPTIONS = doctest.ELLIPSIS
@@ -115,6 +124,7 @@ def test_examples_of_public_docstrings_run(test: doctest.DocTest):
         "superdex.testing.check_scene",
         "superdex.testing.check_scene_env",
         "superdex.testing.check_scene_name",
+        *(["superdex.games.VectorGameEnv"] if HAS_GAMES else []),
     ],
 )
 def test_main_class_shows_an_example(name: str):
@@ -122,7 +132,9 @@ def test_main_class_shows_an_example(name: str):
     assert name in {test.name for test in EXAMPLES}
 
 
-PAGES_WITH_SESSIONS = [page for page in PAGES if blocks(page, "pycon")]
+PAGES_WITH_SESSIONS = [
+    page for page in PAGES if blocks(page, "pycon") and (HAS_GAMES or page.stem != "games")
+]
 
 
 @pytest.mark.parametrize("page", PAGES_WITH_SESSIONS, ids=title)

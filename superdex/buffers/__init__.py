@@ -1,7 +1,8 @@
 """Arrays that the caller owns, filled in place; ids of positions and episodes; parts of a batch.
 
 Everything here works on plain arrays, without processes and shared memory. `BufferedSteps` turns
-any class with a few primitives into one with these calls; `HybridVectorEnv` is such a class.
+any class with a few primitives into one with these calls: `HybridVectorEnv` is one, and
+`VectorGameEnv`.
 """
 
 from superdex.buffers._checks import check_buffers, check_env_ids

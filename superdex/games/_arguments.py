@@ -18,10 +18,13 @@ def check_count(name: str, value: Any, least: int) -> int:
     """Return a number of things as an int.
 
     Raises:
-        ValueError: If it is no integer of at least `least`.
+        ValueError: If it is no integer of at least `least`, or more than an int32 can hold.
     """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not least <= value <= _INT32.max:
+        raise ValueError(
+            f"{name} must be an integer from {least} to {_INT32.max}, got {value!r}."
+        )
     return int(value)
 
 

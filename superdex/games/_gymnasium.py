@@ -145,7 +145,7 @@ class GymnasiumVectorGameEnv(VectorEnv[Any, Any, Any]):
                     f"with at least one True, got {mask!r}. Nothing was reset."
                 )
             rows = np.flatnonzero(mask)
-            if seed is not None and not isinstance(seed, int | np.integer):
+            if isinstance(seed, Sequence | np.ndarray):
                 if len(seed) != self.num_envs:
                     raise ValueError(
                         f"seed must have {self.num_envs} entries, got {len(seed)}. Nothing was "

@@ -53,6 +53,9 @@ class VectorGameEnv(BufferedSteps):
     An action that is not legal leaves its game as it is: `action_valid` is 0, the reward 0, and the
     state id the same. Legal actions that did not fit into `max_actions` rows are accepted.
 
+    Calls that write to buffers return None, for there are no infos; those for a slot return a dict
+    like that of `step`, with the slot's rows.
+
     Threads may call at the same time on disjoint slots. Calls that share a game run one after the
     other. A handle of `bind` is for one thread at a time. After `os.fork`, the child can't use it.
 

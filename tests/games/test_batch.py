@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from superdex.errors import BrokenError, ClosedError, StaleStateError
+from superdex.games import load
 from tests.games.tron_twin import episode_seed
 
 SMALL = {"width": 9, "height": 8}
@@ -401,3 +402,28 @@ def test_ids_carry_what_the_caller_adds(tron):
     batch.observe(outputs)
     assert (outputs.arrays["state_id"] >> np.uint64(44) == 7).all()
     assert (outputs.arrays["episode_id"] >> np.uint64(44) == 9).all()
+
+
+@pytest.mark.parametrize("name", ["games", "corridor", "rust"])
+def test_the_end_of_an_episode_can_be_observed_again(build, name):
+    """After the step that ended it, by any call, until the row is stepped, reset or restored."""
+    library = load(build.rust() if name == "rust" else build(name))
+    batch = library.create(3, max_episode_steps=2)
+    outputs, shown = batch.allocate(), batch.allocate()
+    batch.observe(outputs)
+    for _ in range(2):
+        batch.step(outputs.arrays["action_id"][:, 0], outputs, auto_reset=True)
+    assert (outputs.arrays["terminated"] | outputs.arrays["truncated"]).all()
+    assert outputs.arrays["final_state"].any()
+    finals = "final_board", "final_state"
+    batch.observe(shown)
+    for final in finals:
+        np.testing.assert_array_equal(shown.arrays[final], outputs.arrays[final])
+    batch.step(outputs.arrays["action_id"][:1, 0], rows=[0])
+    batch.reset(rows=[1])
+    batch.restore(batch.capture([2]), rows=[2])
+    for final in finals:
+        shown.arrays[final][:] = 7
+    batch.observe(shown)
+    for final in finals:
+        assert (shown.arrays[final] == 7).all()

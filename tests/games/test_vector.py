@@ -561,6 +561,7 @@ def refusals(env: VectorGameEnv, buffers: Any) -> dict[str, Any]:
         "few": partial(env.restore_states, damaged[:2]),
         "no bot": partial(env.bot_moves, "grandmaster"),
         "depth": partial(env.bot_moves, env.description.bots[-1], depth=-1),
+        "nodes": partial(env.bot_moves, env.description.bots[-1], nodes=2**32 + 1),
         "slots": partial(env.slot_partitions, 5),
     }
     return calls
