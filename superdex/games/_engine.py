@@ -61,9 +61,10 @@ def _advice() -> str:
     is_checkout = checkout.joinpath("pyproject.toml").is_file()
     what = f"'{checkout}'" if is_checkout else "superdex-vector"
     return (
-        "superdex.games needs its engine, which was not built when superdex was installed: that "
-        "takes a compiler for C++20. Install one (Debian and Ubuntu: apt-get install g++; Fedora: "
-        "dnf install gcc-c++; macOS: xcode-select --install), then install superdex once more: "
+        "superdex.games needs its engine, and there is none: it is built when superdex is "
+        "installed, which takes a compiler for C++20. Install one (Debian and Ubuntu: apt-get "
+        "install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install), then superdex "
+        "once more: "
         f"pip install --force-reinstall --no-deps --no-cache-dir {what}. The rest of superdex works "
         f"without. {_VARIABLE} may name an engine that was built elsewhere."
     )
