@@ -1,8 +1,8 @@
 """Finds the engine that superdex ships, which is built when superdex is installed.
 
-It lies beside this package, in the folder that an installation fills; `SUPERDEX_GAMES_LIBRARY` names
-another file, for work on the engine in a checkout. An installation without a C++ compiler has none;
-then importing `superdex.games` fails at once, and says what to do.
+It lies beside this package, in the folder that an installation fills; `SUPERDEX_GAMES_LIBRARY`
+names another file, for work on the engine in a checkout. An installation without a C++ compiler has
+none; then importing `superdex.games` fails at once, and says what to do.
 """
 
 from __future__ import annotations
@@ -64,7 +64,6 @@ def _advice() -> str:
         "superdex.games needs its engine, and there is none: it is built when superdex is "
         "installed, which takes a compiler for C++20. Install one (Debian and Ubuntu: apt-get "
         "install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install), then superdex "
-        "once more: "
-        f"pip install --force-reinstall --no-deps --no-cache-dir {what}. The rest of superdex works "
-        f"without. {_VARIABLE} may name an engine that was built elsewhere."
+        f"once more: pip install --force-reinstall --no-deps --no-cache-dir {what}. The rest of "
+        f"superdex works without. {_VARIABLE} may name an engine that was built elsewhere."
     )
