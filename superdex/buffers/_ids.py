@@ -20,13 +20,13 @@ from __future__ import annotations
 
 import itertools
 import random
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from superdex.errors import StaleStateError
 
-__all__ = ["Ids"]
+__all__ = ["IdSource", "Ids", "compare_state_ids", "first_id"]
 
 _COUNT_BITS = 44
 _COUNTS = 1 << _COUNT_BITS
@@ -38,6 +38,53 @@ _nonces = itertools.count(random.SystemRandom().randrange(_NONCES))
 def _next_nonce() -> int:
     """Return a number from 1 to 2¹⁹ − 1 that no other vector environment of this process has."""
     return next(_nonces) % _NONCES + 1
+
+
+def first_id() -> int:
+    """Return the first id of a vector environment that numbers its positions itself."""
+    return _next_nonce() << _COUNT_BITS
+
+
+class IdSource(Protocol):
+    """Whoever numbers positions and episodes."""
+
+    def state(self, rows: np.ndarray | None = None) -> np.ndarray:
+        """Return the state ids of rows, all if None: (rows,) uint64, the caller's own."""
+
+    def episode(self, rows: np.ndarray | None = None) -> np.ndarray:
+        """Return the episode ids of rows, all if None: (rows,) uint64, the caller's own."""
+
+    def check(self, state_ids: Any, rows: np.ndarray | None = None) -> None:
+        """Raise unless these are the state ids of rows, all if None; see `compare_state_ids`."""
+
+
+def compare_state_ids(
+    state_ids: Any, expected: np.ndarray, rows: np.ndarray | None, first: int
+) -> None:
+    """Raise unless state ids are those expected.
+
+    Args:
+        state_ids: (rows,) integers, best uint64.
+        expected: (rows,) uint64.
+        rows: Which rows they are of, for the message; all if None.
+        first: Any id of this vector environment: ids of others have other upper bits.
+
+    Raises:
+        ValueError: If they are no such array.
+        StaleStateError: If one of them is another; it names the rows.
+    """
+    got = _as_ids(state_ids, expected.shape)
+    differ = got != expected
+    if not differ.any():
+        return
+    where = np.arange(len(expected)) if rows is None else rows
+    foreign = differ & (got >> np.uint64(_COUNT_BITS) != first >> _COUNT_BITS)
+    raise StaleStateError(
+        where[differ].tolist(),
+        expected[differ].tolist(),
+        got[differ].tolist(),
+        foreign=where[foreign].tolist(),
+    )
 
 
 class Ids:
@@ -118,19 +165,7 @@ class Ids:
             ValueError: If they are no such array.
             StaleStateError: If one of them is not the row's state id; it names the rows.
         """
-        expected = self.state(rows)
-        got = _as_ids(state_ids, expected.shape)
-        differ = got != expected
-        if not differ.any():
-            return
-        where = np.arange(self._num_envs) if rows is None else rows
-        foreign = differ & (got >> np.uint64(_COUNT_BITS) != self._base >> _COUNT_BITS)
-        raise StaleStateError(
-            where[differ].tolist(),
-            expected[differ].tolist(),
-            got[differ].tolist(),
-            foreign=where[foreign].tolist(),
-        )
+        compare_state_ids(state_ids, self.state(rows), rows, self._base)
 
     # ── episodes ────────────────────────────────────────────────────────────────────────────────
 

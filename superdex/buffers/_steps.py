@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from superdex.buffers._checks import check_buffers, check_env_ids
-from superdex.buffers._ids import Ids
+from superdex.buffers._ids import IdSource
 from superdex.buffers._slots import SlotBatch, slot_partitions
 from superdex.buffers._spec import ArraySpec, BatchSpec, allocate
 
@@ -31,8 +31,8 @@ Buffers = Mapping[str, np.ndarray]
 class BufferedSteps:
     """Gives a class with a few primitives all calls with buffers, ids and slots.
 
-    The primitives are the abstract methods, and an attribute `_ids`. `HybridVectorEnv` is such a
-    class.
+    The primitives are the abstract methods, and an attribute `_ids`. `HybridVectorEnv` and
+    `VectorGameEnv` are such classes.
 
     Attributes:
         num_envs: N.
@@ -50,7 +50,7 @@ class BufferedSteps:
     """
 
     num_envs: int
-    _ids: Ids
+    _ids: IdSource
 
     # ── primitives ──────────────────────────────────────────────────────────────────────────────
 
@@ -99,9 +99,29 @@ class BufferedSteps:
         self._check_rows(call, None)
         self._check_actions(actions, None)
 
-    def _place_of(self, buffers: Buffers) -> Any:
-        """Return where results for these buffers can be written straight away; None for nowhere."""
+    def _place_of(self, buffers: Buffers, rows: np.ndarray | None) -> Any:
+        """Return where results of rows, all if None, can be written straight away; None: nowhere.
+
+        The buffers were checked, or were made as the spec says.
+        """
         return None
+
+    def _step_rows_checked(
+        self, rows: np.ndarray | None, actions: np.ndarray, state_ids: np.ndarray, place: Any
+    ) -> Any:
+        """Do as `_step_rows`, for state ids that were compared with the rows' own.
+
+        Where several threads may step, they are compared once more, at the moment of the step.
+        """
+        return self._step_rows(rows, actions, place)
+
+    def _step_all_checked(self, actions: np.ndarray, state_ids: np.ndarray) -> Any:
+        """Do as `step`, for state ids that were compared; else as `_step_rows_checked`."""
+        return self.step(actions)
+
+    def _bound(self, buffers: dict[str, np.ndarray]) -> BoundBuffers:
+        """Return the handle for buffers that were checked."""
+        return BoundBuffers(self, buffers)
 
     # ── full batches ────────────────────────────────────────────────────────────────────────────
 
@@ -123,7 +143,7 @@ class BufferedSteps:
     def reset_into(self, buffers: Buffers, *, seed: Any = None, options: Any = None) -> Any:
         """Reset all environments and write the first observations to buffers.
 
-        Rewards and flags are written too: zeros, False, and True for `action_valid`.
+        Rewards and flags are written too, as they are after a reset.
 
         Args:
             buffers: Arrays as `batch_spec` says; no reference to them is kept.
@@ -138,10 +158,7 @@ class BufferedSteps:
         """
         self._check_can("reset_into")
         check_buffers(buffers, self.batch_spec())
-        place = self._place_of(buffers)
-        info = self._reset_rows(None, seed, options, place)
-        self._write_rows(None, buffers, place)
-        return info
+        return self._reset_to(None, buffers, seed, options)
 
     def step_into(self, actions: np.ndarray, buffers: Buffers) -> Any:
         """Step all environments once and write the results to buffers.
@@ -176,7 +193,7 @@ class BufferedSteps:
         """
         self._check_step("step_checked", actions)
         self._ids.check(state_ids)
-        return self.step(actions)
+        return self._step_all_checked(actions, state_ids)
 
     def step_into_checked(
         self, actions: np.ndarray, state_ids: np.ndarray, buffers: Buffers
@@ -195,10 +212,7 @@ class BufferedSteps:
         for ids in state_ids:  # one or none
             self._ids.check(ids)
         check_buffers(buffers, self.batch_spec())
-        place = self._place_of(buffers)
-        info = self._step_rows(None, actions, place)
-        self._write_rows(None, buffers, place)
-        return info
+        return self._step_to(None, buffers, actions, *state_ids)
 
     def bind(self, buffers: Buffers) -> BoundBuffers:
         """Check buffers once and return a handle whose `step` writes to them without looking again.
@@ -213,7 +227,7 @@ class BufferedSteps:
         self._check_can("bind")
         check_buffers(buffers, self.batch_spec())
         buffers["env_id"][:] = np.arange(self.num_envs)
-        return BoundBuffers(self, dict(buffers))
+        return self._bound(dict(buffers))
 
     # ── slots ───────────────────────────────────────────────────────────────────────────────────
 
@@ -275,7 +289,8 @@ class BufferedSteps:
             ValueError: If the arguments are not as above; nothing was stepped then.
         """
         rows = self._checked_slot("step_slots", env_ids, actions)
-        return self._slot(rows, self._step_rows(rows, actions, None))
+        arrays = self._slot_arrays(len(rows))
+        return self._slot_batch(arrays, self._step_to(rows, arrays, actions))
 
     def step_slots_checked(self, env_ids: Any, actions: np.ndarray, state_ids: np.ndarray) -> Any:
         """Do as `step_slots`, if these actions are for where the environments are now.
@@ -290,7 +305,8 @@ class BufferedSteps:
             ValueError: If the arguments are not as above; nothing was stepped then.
         """
         rows = self._checked_slot("step_slots_checked", env_ids, actions, state_ids)
-        return self._slot(rows, self._step_rows(rows, actions, None))
+        arrays = self._slot_arrays(len(rows))
+        return self._slot_batch(arrays, self._step_to(rows, arrays, actions, state_ids))
 
     def step_slots_into(self, env_ids: Any, actions: np.ndarray, buffers: Buffers) -> Any:
         """Step some environments once and write their results to buffers.
@@ -308,9 +324,7 @@ class BufferedSteps:
         """
         rows = self._checked_slot("step_slots_into", env_ids, actions)
         check_buffers(buffers, self.slot_batch_spec(len(rows)))
-        info = self._step_rows(rows, actions, None)
-        self._write_rows(rows, buffers, None)
-        return info
+        return self._step_to(rows, buffers, actions)
 
     def step_slots_into_checked(
         self, env_ids: Any, actions: np.ndarray, state_ids: np.ndarray, buffers: Buffers
@@ -323,9 +337,7 @@ class BufferedSteps:
         """
         rows = self._checked_slot("step_slots_into_checked", env_ids, actions, state_ids)
         check_buffers(buffers, self.slot_batch_spec(len(rows)))
-        info = self._step_rows(rows, actions, None)
-        self._write_rows(rows, buffers, None)
-        return info
+        return self._step_to(rows, buffers, actions, state_ids)
 
     def reset_slots(self, env_ids: Any, seeds: Any = None, *, options: Any = None) -> Any:
         """Reset some environments; the others rest.
@@ -343,7 +355,8 @@ class BufferedSteps:
         """
         self._check_can("reset_slots")
         rows = self._checked_rows("reset_slots", env_ids)
-        return self._slot(rows, self._reset_rows(rows, seeds, options, None))
+        arrays = self._slot_arrays(len(rows))
+        return self._slot_batch(arrays, self._reset_to(rows, arrays, seeds, options))
 
     def reset_slots_into(
         self, env_ids: Any, buffers: Buffers, seeds: Any = None, *, options: Any = None
@@ -365,9 +378,7 @@ class BufferedSteps:
         self._check_can("reset_slots_into")
         rows = self._checked_rows("reset_slots_into", env_ids)
         check_buffers(buffers, self.slot_batch_spec(len(rows)))
-        info = self._reset_rows(rows, seeds, options, None)
-        self._write_rows(rows, buffers, None)
-        return info
+        return self._reset_to(rows, buffers, seeds, options)
 
     def _checked_rows(self, call: str, env_ids: Any) -> np.ndarray:
         rows = check_env_ids(env_ids, self.num_envs)
@@ -385,11 +396,36 @@ class BufferedSteps:
             self._ids.check(ids, rows)
         return rows
 
+    # ── moving and writing ──────────────────────────────────────────────────────────────────────
+
+    def _step_to(
+        self, rows: np.ndarray | None, buffers: Buffers, actions: np.ndarray, *state_ids: Any
+    ) -> Any:
+        """Step rows, all if None, and write their results; everything was checked."""
+        place = self._place_of(buffers, rows)
+        if state_ids:
+            info = self._step_rows_checked(rows, actions, state_ids[0], place)
+        else:
+            info = self._step_rows(rows, actions, place)
+        self._write_rows(rows, buffers, place)
+        return info
+
+    def _reset_to(self, rows: np.ndarray | None, buffers: Buffers, seeds: Any, options: Any) -> Any:
+        """Reset rows, all if None, and write their results; everything but seeds was checked."""
+        place = self._place_of(buffers, rows)
+        info = self._reset_rows(rows, seeds, options, place)
+        self._write_rows(rows, buffers, place)
+        return info
+
+    def _slot_arrays(self, rows: int) -> dict[str, np.ndarray]:
+        """Return new arrays for the results of a slot."""
+        spec = self.slot_batch_spec(rows)
+        spec.pop("action", None)
+        return allocate(spec)
+
     def _slot(self, rows: np.ndarray, info: Any) -> Any:
         """Return the last results of rows in arrays of their own."""
-        spec = self.slot_batch_spec(len(rows))
-        spec.pop("action", None)
-        arrays = allocate(spec)
+        arrays = self._slot_arrays(len(rows))
         self._write_rows(rows, arrays, None)
         return self._slot_batch(arrays, info)
 
@@ -421,7 +457,7 @@ class BoundBuffers:
         self.buffers = buffers
         self._written = {name: array for name, array in buffers.items() if name != "env_id"}
         self._owner = owner
-        self._place = owner._place_of(self._written)
+        self._place = owner._place_of(self._written, None)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
         """Do as `reset_into`."""
@@ -444,6 +480,6 @@ class BoundBuffers:
         owner = self._owner
         owner._check_step("step_into_checked", actions)
         owner._ids.check(state_ids)
-        info = owner._step_rows(None, actions, self._place)
+        info = owner._step_rows_checked(None, actions, state_ids, self._place)
         owner._write_rows(None, self._written, self._place)
         return info

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from superdex.buffers import BatchSpec, allocate
 from superdex.errors import BrokenError, ClosedError, StaleStateError
 from superdex.games._interface import AUTO_RESET, KEEP_ILLEGAL, Settings, Status
-from superdex.games._outputs import ArraySpecs, BoundOutputs, output_spec
+from superdex.games._outputs import BoundOutputs, check_outputs, output_spec
 
 if TYPE_CHECKING:
     from superdex.games._library import GameDescription
@@ -111,7 +112,7 @@ class GameBatch:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def spec(self, rows: int | None = None) -> ArraySpecs:
+    def spec(self, rows: int | None = None) -> BatchSpec:
         """Return shape and dtype of every output, for so many rows (all where none is given)."""
         count = self.num_games if rows is None else rows
         return output_spec(self.description, count, self.max_actions, self.event_history)
@@ -120,19 +121,17 @@ class GameBatch:
         """Return new arrays of zeros, bound; only those named, where `names` is given."""
         spec = self.spec(rows)
         wanted = spec if names is None else {name: spec[name] for name in names}
-        return self.bind({n: np.zeros(*about) for n, about in wanted.items()}, rows)
+        return BoundOutputs(allocate(wanted), self.num_games if rows is None else rows)
 
     def bind(self, arrays: Mapping[str, np.ndarray], rows: int | None = None) -> BoundOutputs:
         """Check the caller's arrays and return them as outputs; what is missing is left out.
 
-        That arrays don't overlap is the caller's to see to.
-
         Raises:
-            ValueError: If an array has an unknown name or another shape than `spec` says, or is not
-                C-contiguous, aligned and writable.
-            TypeError: If its dtype is another.
+            ValueError: If an array has an unknown name, or is not as `spec` says, C-contiguous,
+                aligned and writable, or overlaps another.
         """
-        return BoundOutputs(arrays, self.spec(rows), self.num_games if rows is None else rows)
+        check_outputs(arrays, self.spec(rows))
+        return BoundOutputs(arrays, self.num_games if rows is None else rows)
 
     def reset(
         self,
@@ -175,8 +174,9 @@ class GameBatch:
         numbers, address, count = self._rows(rows, outputs)
         given = _integers(actions, np.int32, "actions", count)
         ids = None if state_ids is None else _integers(state_ids, np.uint64, "state_ids", count)
-        self._call(
-            "sdg_step",
+        handle = self._handle or self._closed()
+        status = self._functions.sdg_step(
+            handle.address,
             address,
             count,
             given.ctypes.data,
@@ -184,7 +184,20 @@ class GameBatch:
             auto_reset * AUTO_RESET | keep_illegal * KEEP_ILLEGAL,
             _address(outputs),
         )
-        del numbers
+        if status == Status.STALE and ids is not None:
+            raise self._stale(ids, numbers)
+        self._check(status)
+
+    def _stale(self, got: np.ndarray, rows: np.ndarray | None) -> StaleStateError:
+        """Say which ids are no present ones; once stale they stay so, whatever moves meanwhile."""
+        now = self.allocate(len(got), ["state_id"])
+        self.observe(now, rows=rows)
+        expected = now.arrays["state_id"]
+        differ = expected != got
+        where = np.arange(len(got)) if rows is None else rows
+        return StaleStateError(
+            where[differ].tolist(), expected[differ].tolist(), got[differ].tolist()
+        )
 
     def stepper(
         self, actions: np.ndarray, outputs: BoundOutputs, *, auto_reset: bool, keep_illegal: bool
@@ -316,11 +329,6 @@ class GameBatch:
     def _check(self, status: int) -> None:
         if status == Status.OK:
             return
-        if status == Status.STALE:
-            raise StaleStateError(
-                "A state id is not its row's present one, so no game has moved. Observe the rows "
-                "and choose again."
-            )
         if status == Status.FORKED:
             raise BrokenError(
                 "The batch was made before this process was forked off, and its threads are not "

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from superdex.buffers import ArraySpec, BatchSpec, check_buffers
 from superdex.games._interface import Outputs
 
 if TYPE_CHECKING:
     from superdex.games._library import GameDescription
 
-__all__ = ["ArraySpecs", "BoundOutputs", "output_spec"]
-
-ArraySpecs = dict[str, tuple[tuple[int, ...], np.dtype]]
-"""Shape and dtype by name."""
+__all__ = ["BoundOutputs", "check_outputs", "output_spec"]
 
 
-def output_spec(about: GameDescription, n: int, max_actions: int, event_history: int) -> ArraySpecs:
+def output_spec(about: GameDescription, n: int, max_actions: int, event_history: int) -> BatchSpec:
     """Return shape and dtype of every output for n rows, as `sdg_outputs` has them."""
     acts, events = (n, max_actions), (n, event_history)
     state, board = (n, len(about.state_fields)), (n, *about.board_shape)
@@ -56,31 +54,32 @@ def output_spec(about: GameDescription, n: int, max_actions: int, event_history:
         "final_board": (board, about.board_dtype),
         "final_state": (state, np.int32),
     }
-    return {name: (shape, np.dtype(dtype)) for name, (shape, dtype) in shapes.items()}
+    return {name: ArraySpec(shape, np.dtype(dtype)) for name, (shape, dtype) in shapes.items()}
+
+
+def check_outputs(arrays: Mapping[str, np.ndarray], spec: BatchSpec) -> None:
+    """Raise `ValueError` unless results can be written to these arrays, some of those of `spec`."""
+    for name in arrays:
+        if name not in spec:
+            raise ValueError(f"No output is called {name!r}; expected some of {list(spec)}.")
+    check_buffers(arrays, {name: spec[name] for name in arrays})
 
 
 class BoundOutputs:
-    """Arrays of the caller that a batch writes into: checked once, used by many calls.
+    """Arrays of the caller that a batch writes into: checked before, used by many calls.
 
     Attributes:
         arrays: The arrays by name; held, so that they live as long as this does.
         rows: How many rows a call has to name to be written here.
     """
 
-    def __init__(self, arrays: Mapping[str, np.ndarray], spec: ArraySpecs, rows: int) -> None:
-        for name, array in arrays.items():
-            if name not in spec:
-                raise ValueError(f"No output is called {name!r}; expected some of {list(spec)}.")
-            shape, dtype = spec[name]
-            if not isinstance(array, np.ndarray) or array.dtype != dtype:
-                got = getattr(array, "dtype", type(array).__name__)
-                raise TypeError(f"Output {name} must be an array of {dtype}, got {got}.")
-            if array.shape != shape:
-                raise ValueError(f"Output {name} must have shape {shape}, got {array.shape}.")
-            if not (array.flags.c_contiguous and array.flags.aligned and array.flags.writeable):
-                raise ValueError(f"Output {name} must be C-contiguous, aligned and writable.")
+    def __init__(self, arrays: Mapping[str, np.ndarray], rows: int) -> None:
         self.arrays = dict(arrays)
         self.rows = rows
-        addresses = {name: array.ctypes.data for name, array in self.arrays.items() if array.size}
+        addresses = {
+            name: array.__array_interface__["data"][0]
+            for name, array in self.arrays.items()
+            if array.size
+        }
         self._struct = Outputs(size=ctypes.sizeof(Outputs), **addresses)
         self.address = ctypes.c_void_p(ctypes.addressof(self._struct))

@@ -156,6 +156,8 @@ class HybridVectorEnv(
     split_choice: SplitChoice | None = None
     """What `auto` tried, and why it took this split; None without it."""
 
+    _ids: Ids
+
     def __init__(
         self,
         env_fns: Sequence[Callable[[], gym.Env[Any, Any]]],

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from superdex.buffers import BatchSpec, BufferedSteps
+from superdex.buffers import BatchSpec, BufferedSteps, Ids
 from superdex.buffers._steps import Buffers
 from superdex.errors import ResetNeeded
 from superdex.vector._allocated import AllocatedBuffers
@@ -62,6 +62,7 @@ class BufferCalls(BufferedSteps):
     _calls: EnvCalls
     _collector: Collector
     _allocated: AllocatedBuffers
+    _ids: Ids
     _action: np.ndarray
     _env_ids: np.ndarray
     _unready: np.ndarray | None
@@ -164,8 +165,8 @@ class BufferCalls(BufferedSteps):
             buffers["env_id"][...] = self._env_ids if rows is None else rows
         self._ids.write_state(buffers["state_id"], rows)
 
-    def _place_of(self, buffers: Buffers) -> Place | None:
-        number = self._allocated.find(buffers)
+    def _place_of(self, buffers: Buffers, rows: np.ndarray | None) -> Place | None:
+        number = self._allocated.find(buffers) if rows is None else None
         return None if number is None else Place(number, buffers)
 
     # ── buffers that workers write to ───────────────────────────────────────────────────────────
