@@ -64,6 +64,7 @@ def _advice() -> str:
         "superdex.games needs its engine, and there is none: it is built when superdex is "
         "installed, which takes a compiler for C++20. Install one (Debian and Ubuntu: apt-get "
         "install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install), then superdex "
-        f"once more: pip install --force-reinstall --no-deps --no-cache-dir {what}. The rest of "
-        f"superdex works without. {_VARIABLE} may name an engine that was built elsewhere."
+        f"once more: pip install --force-reinstall --no-deps --no-cache-dir {what}. With -v "
+        "pip shows why a build failed. The rest of superdex works without the engine. "
+        f"{_VARIABLE} may name one that was built elsewhere."
     )
