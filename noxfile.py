@@ -59,6 +59,19 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def bench_games(session: nox.Session) -> None:
+    """Measure games in batches against plain Python into games.json and games.png.
+
+    ``-- --quick`` takes less than a minute, and ``-- --docs`` writes the page of the documentation.
+    """
+    session.install(".[test]")
+    session.run(
+        *("python", "benchmarks/games.py", "--json", "games.json", "--plot", "games.png"),
+        *session.posargs,
+    )
+
+
+@nox.session
 def hot_path(session: nox.Session) -> None:
     """Time the paths that every step takes; arguments go to pytest-benchmark."""
     session.install(".[test]")

@@ -213,12 +213,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         with _native_messages_held() as terminal:
             report = measure(replace(plan, **given), Console(file=terminal, highlight=False))
         report["command"] = _command(given, quick=arguments.quick)
-    console.print(Markdown(f"{tables(report)}\n\n{describe_run(report)}"))
+    measured = f"{tables(report)}\n\n{describe_run(report)}"
+    console.print(Markdown(measured))
     json_paths, plots = [arguments.json], [arguments.plot]
     if arguments.docs:
         json_paths.append(_STATIC / "speed.json")
         plots.append(_STATIC / "speed.png")
-        write_page(report, _PAGE)
+        write_page(measured, _PAGE)
     for path in filter(None, json_paths):
         path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for path in filter(None, plots):

@@ -137,7 +137,7 @@ def describe_run(report: Mapping[str, Any]) -> str:
     return text
 
 
-def write_page(report: Mapping[str, Any], page: Path) -> None:
+def write_page(measured: str, page: Path) -> None:
     """Replace what stands between the markers of a page.
 
     Raises:
@@ -148,8 +148,7 @@ def write_page(report: Mapping[str, Any], page: Path) -> None:
     _, end, after = rest.partition(_END)
     if not begin or not end:
         raise ValueError(f"{page} has no lines {_BEGIN} and {_END}, between which figures belong.")
-    made = f"{before}{begin}\n{tables(report)}\n\n{describe_run(report)}\n{end}{after}"
-    page.write_text(made, encoding="utf-8")
+    page.write_text(f"{before}{begin}\n{measured}\n{end}{after}", encoding="utf-8")
 
 
 def draw(report: Mapping[str, Any], path: Path) -> None:

@@ -205,7 +205,7 @@ class StaleStateError(SuperdexError, ValueError):
 
 
 class GameLibraryError(SuperdexError, ImportError):
-    """A library of games can't be opened, or was built for another version of the interface."""
+    """A library of games is missing, can't be opened, or has another version of the interface."""
 
 
 def _span(indices: range) -> str:

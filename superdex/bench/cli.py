@@ -1,4 +1,4 @@
-"""The `superdex` command: `bench`, `envs` and `run`.
+"""The `superdex` command: `bench`, `envs`, `run` and `games play`.
 
 Each command's module is imported when that command runs. Every worker of a sweep imports the
 script it was started from, this module with it, and needs none of their tables and videos.
@@ -16,6 +16,7 @@ import superdex
 from superdex.bench._interruption import exit_code, terminated_like_interrupted
 from superdex.bench._names import superdex_ids
 from superdex.bench._settings import SweepSettings
+from superdex.errors import GameLibraryError
 
 __all__ = ["main"]
 
@@ -53,6 +54,7 @@ def _build_parser() -> argparse.ArgumentParser:
     _add_bench(commands)
     _add_envs(commands)
     _add_run(commands)
+    _add_games(commands)
     return parser
 
 
@@ -134,12 +136,54 @@ def _add_run(commands: Any) -> None:
         help="steps after which an episode without an end is cut off (default: 1000)",
     )
     parser.add_argument(
-        "--seed", type=_seed, metavar="S", help="seed of episode 0; episode e is seeded with S + e"
+        "--seed", type=_whole, metavar="S", help="seed of episode 0; episode e is seeded with S + e"
     )
     parser.add_argument(
         "--video", metavar="PATH", help="record all episodes into one video, such as out.mp4"
     )
     parser.set_defaults(command=_run, parser=parser)
+
+
+def _add_games(commands: Any) -> None:
+    games = commands.add_parser(
+        "games",
+        help="watch the bots of a game play",
+        description="Games that superdex's engine plays.",
+    )
+    parser = games.add_subparsers(title="commands", required=True, metavar="COMMAND").add_parser(
+        "play",
+        help="watch two bots play Tron light cycles",
+        description="Show two bots playing Tron light cycles in the terminal, move by move, and "
+        "say who won. Where the output is no terminal, only the end is shown. The bots are random, "
+        "flood_fill, voronoi and alpha_beta, weakest first.",
+        epilog="example: superdex games play --bot alphabeta --vs voronoi --seed 1",
+    )
+    parser.add_argument(
+        "--bot", default="alpha_beta", metavar="BOT", help="plays seat 0 (default: alpha_beta)"
+    )
+    parser.add_argument(
+        "--vs", default="voronoi", metavar="BOT", help="plays seat 1 (default: voronoi)"
+    )
+    parser.add_argument(
+        "--seed", type=_whole, metavar="S", help="seed of the start (default: another every time)"
+    )
+    parser.add_argument("--width", type=_count, metavar="CELLS", help="of the board (default: 30)")
+    parser.add_argument("--height", type=_count, metavar="CELLS", help="of the board (default: 20)")
+    parser.add_argument(
+        "--vision_radius",
+        type=_whole,
+        default=0,
+        metavar="CELLS",
+        help="how far the bots see; 0 for the whole board (default: 0)",
+    )
+    parser.add_argument(
+        "--delay",
+        type=float,
+        default=0.05,
+        metavar="SECONDS",
+        help="between two moves, in a terminal (default: 0.05)",
+    )
+    parser.set_defaults(command=_play, parser=parser)
 
 
 def _bench(arguments: argparse.Namespace) -> int:
@@ -184,6 +228,28 @@ def _run(arguments: argparse.Namespace) -> int:
     return _command_run.execute(job)
 
 
+def _play(arguments: argparse.Namespace) -> int:
+    from superdex.bench import _command_play
+
+    try:
+        job = _command_play.prepare(
+            (arguments.bot, arguments.vs),
+            seed=arguments.seed,
+            width=arguments.width,
+            height=arguments.height,
+            vision_radius=arguments.vision_radius,
+            delay=arguments.delay,
+        )
+    except GameLibraryError as error:
+        from rich.console import Console
+
+        Console(stderr=True, markup=False).print(str(error), style="red", soft_wrap=True)
+        return 1
+    except ValueError as error:
+        arguments.parser.error(str(error))
+    return _command_play.execute(job)
+
+
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     if not all(names):
@@ -207,7 +273,7 @@ def _count(text: str) -> int:
     return number
 
 
-def _seed(text: str) -> int:
+def _whole(text: str) -> int:
     if not text.strip().isdecimal():
         raise argparse.ArgumentTypeError(f"expected a whole number, 0 or more; got {text!r}")
     return int(text)

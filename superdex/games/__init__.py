@@ -1,8 +1,8 @@
 """Games in a compiled language, many at a time.
 
-A game engine is a library behind the C interface `superdex_game.h`, which lies in `include_dir()`.
-`library` opens the engine that superdex ships, `load` any other; `GameBatch` plays many games of
-one in one call, and `VectorGameEnv` is what training uses::
+A game engine is a library behind the C interface `superdex_game.h`, which lies in
+`include_dir()`. `library` opens the engine that superdex ships, `load` any other; `GameBatch` plays
+many games of one in one call, and `VectorGameEnv` is what training uses::
 
     library()  ──┬─► GameLibrary ──► describe(options) ──► GameDescription: shapes, names
     load(path) ──┘       │

@@ -1,8 +1,8 @@
 """Finds the engine that superdex ships, which is built when superdex is installed.
 
-It lies beside this package, in the folder that an installation fills; `SUPERDEX_GAMES_LIBRARY` names
-another file, for work on the engine in a checkout. An installation without a C++ compiler has none;
-then importing `superdex.games` fails at once, and says what to do.
+It lies beside this package, in the folder that an installation fills; `SUPERDEX_GAMES_LIBRARY`
+names another file, for work on the engine in a checkout. An installation without a C++ compiler has
+none; then importing `superdex.games` fails at once, and says what to do.
 """
 
 from __future__ import annotations
@@ -61,9 +61,10 @@ def _advice() -> str:
     is_checkout = checkout.joinpath("pyproject.toml").is_file()
     what = f"'{checkout}'" if is_checkout else "superdex-vector"
     return (
-        "superdex.games needs its engine, which was not built when superdex was installed: that "
-        "takes a compiler for C++20. Install one (Debian and Ubuntu: apt-get install g++; Fedora: "
-        "dnf install gcc-c++; macOS: xcode-select --install), then install superdex once more: "
-        f"pip install --force-reinstall --no-deps --no-cache-dir {what}. The rest of superdex works "
-        f"without. {_VARIABLE} may name an engine that was built elsewhere."
+        "superdex.games needs its engine, and there is none: it is built when superdex is "
+        "installed, which takes a compiler for C++20. Install one (Debian and Ubuntu: apt-get "
+        "install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install), then superdex "
+        f"once more: pip install --force-reinstall --no-deps --no-cache-dir {what}. With -v "
+        "pip shows why a build failed. The rest of superdex works without the engine. "
+        f"{_VARIABLE} may name one that was built elsewhere."
     )

@@ -87,8 +87,8 @@ def test_page_changes_between_its_markers_only(report: dict[str, Any], tmp_path:
     """Written twice, the figures are there once."""
     page = tmp_path / "speed.md"
     page.write_text("before\n<!-- measured: begin -->\nold\n<!-- measured: end -->\nafter\n")
-    write_page(report, page)
-    write_page(report, page)
+    write_page(tables(report), page)
+    write_page(tables(report), page)
     text = page.read_text(encoding="utf-8")
     assert text.startswith("before\n<!-- measured: begin -->\n**ball**")
     assert text.endswith("<!-- measured: end -->\nafter\n")
@@ -96,12 +96,12 @@ def test_page_changes_between_its_markers_only(report: dict[str, Any], tmp_path:
     assert "old" not in text
 
 
-def test_page_without_markers_is_refused(report: dict[str, Any], tmp_path: Path):
+def test_page_without_markers_is_refused(tmp_path: Path):
     """Nothing is written where figures have no place."""
     page = tmp_path / "speed.md"
     page.write_text("a page\n")
     with pytest.raises(ValueError, match="has no lines <!-- measured: begin -->"):
-        write_page(report, page)
+        write_page("figures", page)
     assert page.read_text() == "a page\n"
 
 

@@ -1,84 +1,12 @@
-"""Builds the engines that the tests play with, once for each state of their sources."""
+"""The engines that the tests play with."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-import shutil
-import subprocess
-from pathlib import Path
-
 import pytest
 
-from superdex.games import load
+from tests.games.engines import Builder
 
-CPP = Path(__file__).parents[2] / "superdex" / "games" / "cpp"
-FLAGS = [
-    "-std=c++20",
-    "-O2",
-    "-fPIC",
-    "-fvisibility=hidden",
-    "-pthread",
-    "-Wall",
-    "-Wextra",
-    "-Werror",
-]
-SOURCES = {
-    "games": ["src/interface.cpp", "src/library.cpp"],
-    "corridor": ["examples/corridor.cpp"],
-    "countdown": ["src/interface.cpp", "tests/countdown.cpp"],
-    "test_board": ["tests/test_board.cpp"],
-    "test_batch": ["tests/test_batch.cpp", "src/interface.cpp", "src/library.cpp"],
-    "test_pool": ["tests/test_pool.cpp"],
-}
-
-
-def run(*command: str | Path) -> None:
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=110)
-    assert done.returncode == 0, done.stderr
-
-
-class Builder:
-    """Compiles an engine, or finds what an earlier run compiled."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        digest = hashlib.sha256()
-        for path in sorted(CPP.rglob("*")):
-            if path.suffix in {".cpp", ".hpp", ".h", ".rs"}:
-                digest.update(path.read_bytes())
-        self.digest = digest.hexdigest()[:16]
-        for old in folder.iterdir():
-            if self.digest not in old.name:
-                old.unlink()
-
-    def __call__(self, name: str, *flags: str) -> Path:
-        """Return the library or test program `name`, built with further flags."""
-        compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
-        if compiler is None:
-            pytest.skip("there is no C++ compiler")
-        program = name.startswith("test_")
-        marks = hashlib.sha256(" ".join([compiler, *FLAGS, *flags]).encode()).hexdigest()[:8]
-        made = self.folder / f"{name}-{self.digest}-{marks}{'' if program else '.so'}"
-        sources = [CPP / source for source in SOURCES[name]]
-        command = [compiler, *FLAGS, *flags, f"-I{CPP / 'include'}", f"-I{CPP / 'src'}"]
-        return self._make(made, [*command, *([] if program else ["-shared"]), *sources])
-
-    def rust(self) -> Path:
-        """Return the corridor in Rust."""
-        compiler = shutil.which("rustc")
-        if compiler is None:
-            pytest.skip("there is no Rust compiler")
-        command = [compiler, "--edition", "2021", "-O", "--crate-type", "cdylib"]
-        made = self.folder / f"corridor_rs-{self.digest}.so"
-        return self._make(made, [*command, CPP / "examples" / "corridor.rs"])
-
-    def _make(self, made: Path, command: list[str | Path]) -> Path:
-        if not made.exists():
-            draft = made.with_suffix(f".{os.getpid()}")
-            run(*command, "-o", draft)
-            draft.replace(made)
-        return made
+# superdex.games is imported where it is used: this file is read before there need be an engine.
 
 
 @pytest.fixture(scope="session")
@@ -88,18 +16,24 @@ def build(request) -> Builder:
 
 
 @pytest.fixture(scope="session")
-def tron(build):
-    """The library with superdex's own games."""
-    return load(build("games"))
+def tron():
+    """The library with superdex's own games, as it is installed."""
+    from superdex.games import library
+
+    return library()
 
 
 @pytest.fixture(scope="session")
 def countdown(build):
     """A game with many legal actions whose progress action sorts last."""
+    from superdex.games import load
+
     return load(build("countdown"))
 
 
 @pytest.fixture(scope="session")
 def corridor(build):
     """The engine in one file of C++."""
+    from superdex.games import load
+
     return load(build("corridor"))

@@ -11,7 +11,7 @@ import pytest
 from superdex.errors import GameLibraryError
 from superdex.games import _interface as interface
 from superdex.games import load
-from tests.games.conftest import CPP
+from tests.games.engines import CPP
 
 
 def test_everything_about_a_game_is_asked_from_its_library(tron):

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from superdex.games import load
-from tests.games.conftest import CPP, run
+from tests.games.engines import CPP, run
 
 PROGRAMS = ["test_board", "test_batch", "test_pool"]
 
