@@ -33,15 +33,17 @@ from superdex.games._arguments import (
     check_seed,
     normalize_seeds,
 )
+from superdex.games._bound import BoundGames
 from superdex.games._engine import library as shipped_library
 from superdex.games._keys import GameIds, bind_outputs, game_batch_spec
-from superdex.games._library import GameDescription, GameLibrary, load
+from superdex.games._library import GameLibrary, load
+from superdex.games._names import FeatureNames
 from superdex.games._outputs import BoundOutputs
 
 __all__ = ["VectorGameEnv"]
 
 
-class VectorGameEnv(BufferedSteps):
+class VectorGameEnv(FeatureNames, BufferedSteps):
     """Many games of one kind, played by threads of the engine, as one batch of NumPy arrays.
 
     Every call gives a dict of arrays, one row per game, as the seat to move sees it; `batch_spec`
@@ -151,46 +153,11 @@ class VectorGameEnv(BufferedSteps):
         self.max_actions = self._batch.max_actions
         self.max_episode_steps = max_episode_steps
         self.final_observation = bool(final_observation)
-        self.description: GameDescription = self._batch.description
+        self.description = self._batch.description
         self._spec = game_batch_spec(self._batch, final_observation=self.final_observation)
         self._closed = False
 
     # ── what it is ──────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def board_channel_names(self) -> tuple[str, ...]:
-        """Names along the first axis of a board; empty where the game names none."""
-        return self.description.board_channels
-
-    @property
-    def state_feature_names(self) -> tuple[str, ...]:
-        """Names of the entries of `state`."""
-        return self.description.state_fields
-
-    @property
-    def action_feature_names(self) -> tuple[str, ...]:
-        """Names of the last axis of `action_features`."""
-        return self.description.action_features
-
-    @property
-    def action_arg_names(self) -> tuple[str, ...]:
-        """Names of the last axis of `action_arg_mask`: the first of the action features."""
-        return self.description.action_args
-
-    @property
-    def action_names(self) -> tuple[str, ...]:
-        """Names of the action ids; empty where the game names none."""
-        return self.description.action_names
-
-    @property
-    def visible_event_feature_names(self) -> tuple[str, ...]:
-        """Names of the last axis of `visible_event_features`."""
-        return self.description.event_features
-
-    @property
-    def visible_event_affected_feature_names(self) -> tuple[str, ...]:
-        """Names of the last axis of `visible_event_affected`."""
-        return self.description.affected_features
 
     @property
     def closed(self) -> bool:
@@ -404,7 +371,7 @@ class VectorGameEnv(BufferedSteps):
         return arrays
 
     def _bound(self, buffers: dict[str, np.ndarray]) -> BoundBuffers:
-        return _BoundGames(self, buffers)
+        return BoundGames(self, buffers, self._batch, auto_reset=self.auto_reset)
 
     # ── seeds and rows ──────────────────────────────────────────────────────────────────────────
 
@@ -418,30 +385,3 @@ class VectorGameEnv(BufferedSteps):
 
     def _rows_or_all(self, call: str, env_ids: Any) -> np.ndarray | None:
         return None if env_ids is None else self._checked_rows(call, env_ids)
-
-
-class _BoundGames(BoundBuffers):
-    """A handle whose step is one native call on addresses that are known already."""
-
-    def __init__(self, owner: VectorGameEnv, buffers: dict[str, np.ndarray]) -> None:
-        super().__init__(owner, buffers)
-        self._shape = (owner.num_envs,)
-        self._actions = np.empty(self._shape, np.int32)
-        self._run = owner._batch.stepper(
-            self._actions, self._place, auto_reset=owner.auto_reset, keep_illegal=True
-        )
-
-    def step(self, actions: np.ndarray) -> None:
-        """Do as `step_into`."""
-        # int32 arrays share one dtype object; what is not one is looked at in full
-        if (
-            type(actions) is not np.ndarray
-            or actions.dtype is not _INT32
-            or actions.shape != self._shape
-        ):
-            self._owner._check_step("step_into", actions)
-        self._actions[...] = actions
-        self._run()
-
-
-_INT32 = np.dtype(np.int32)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.games.engines import Builder
@@ -37,3 +39,12 @@ def corridor(build):
     from superdex.games import load
 
     return load(build("corridor"))
+
+
+@pytest.fixture
+def make(tron):
+    """Makes small games of Tron, as `VectorGameEnv` does."""
+    from superdex.games import VectorGameEnv
+
+    options = {"width": 9, "height": 8}
+    return partial(VectorGameEnv, "tron", library=tron, options=options, num_threads=1)
