@@ -22,9 +22,7 @@ def check_count(name: str, value: Any, least: int) -> int:
     """
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or not least <= value <= _INT32.max:
-        raise ValueError(
-            f"{name} must be an integer from {least} to {_INT32.max}, got {value!r}."
-        )
+        raise ValueError(f"{name} must be an integer from {least} to {_INT32.max}, got {value!r}.")
     return int(value)
 
 

@@ -68,6 +68,17 @@ def test_slots_in_any_order_equal_the_full_batch(make):
             assert_equal(got, {name: array[rows] for name, array in batch.items()})
 
 
+def test_an_empty_slot_is_a_slot(make):
+    """It gives arrays without rows, and no game moves."""
+    env = make(3, 1)
+    before, nothing = env.state_ids, np.zeros(0, np.int32)
+    assert env.step_slots([], nothing)["board_tokens"].shape == (0, 8, 8, 9)
+    assert env.step_slots_checked([], nothing, before[:0])["env_id"].shape == (0,)
+    assert env.reset_slots([])["reward"].shape == (0,)
+    assert env.capture_states([]).shape[0] == 0
+    assert env.state_ids.tolist() == before.tolist()
+
+
 def test_observing_moves_nothing_and_shows_the_last_results(make):
     """Of all rows, and of a slot; reward and flags included, and final observations."""
     env = make(6, 1, final_observation=True)
