@@ -151,7 +151,7 @@ class GymnasiumVectorGameEnv(VectorEnv[Any, Any, Any]):
                         f"seed must have {self.num_envs} entries, got {len(seed)}. Nothing was "
                         "reset."
                     )
-                seed = [seed[row] for row in rows]
+                seed = [seed[row] for row in rows.tolist()]
             self.games.reset_slots(rows, seed, options=rest)
             batch = self.games.observe()
         self._was_reset = True

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from superdex.games import VectorGameEnv
 from tests.buffers.arrays import digest
 from tests.games.batches import Batch, assert_equal, pick
 from tests.games.tron_twin import episode_seed
-
 
 # ── keys ────────────────────────────────────────────────────────────────────────────────────────
 

@@ -14,7 +14,6 @@ from superdex.errors import StaleStateError
 from superdex.games import VectorGameEnv
 from tests.games.batches import assert_equal, pick
 
-
 # ── buffers and slots ───────────────────────────────────────────────────────────────────────────
 
 
