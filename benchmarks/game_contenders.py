@@ -1,7 +1,7 @@
 """Who plays in `games.py`: the ways to call superdex's engine, and the same rules in plain Python.
 
-All but the bots play the same games, move by move, from a tape: what is compared is then the cost of
-a step, not the luck of a policy, and choosing an action costs nobody anything.
+All but the bots play the same games, move by move, from a tape: what is compared is then the cost
+of a step, not the luck of a policy, and choosing an action costs nobody anything.
 """
 
 from __future__ import annotations
@@ -146,6 +146,13 @@ class Rules(Replay):
         self._batch = library().create(
             tape.num_envs, "tron", seeds=self._seeds, num_threads=num_threads
         )
+        self._actions = np.empty(tape.num_envs, np.int32)
+        self._play = self._batch.stepper(
+            self._actions,
+            self._batch.allocate(names=["terminated"]),
+            auto_reset=True,
+            keep_illegal=True,
+        )
 
     def begin(self) -> None:
         """Go to where the tape starts."""
@@ -153,7 +160,8 @@ class Rules(Replay):
 
     def step(self, actions: np.ndarray) -> None:
         """Play one action in every game."""
-        self._batch.step(actions, auto_reset=True)
+        self._actions[...] = actions
+        self._play()
 
     def close(self) -> None:
         """Give the games back."""

@@ -3,9 +3,9 @@
     python benchmarks/games.py --docs
     python benchmarks/games.py --quick --json games.json --plot games.png
 
-For each number of games every round gives each contender one turn, in an order that rotates; ratios
-are taken within a round. The first round warms up and is left out. `--docs` writes figures, plot and
-tables into the documentation; `--from` does so for figures that were measured before.
+For each number of games every round gives each contender one turn, in an order that rotates;
+ratios are taken within a round. The first round warms up and is left out. `--docs` writes figures,
+plot and tables into the documentation; `--from` does so for figures that were measured before.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ def tables(report: Mapping[str, Any]) -> str:
     fixed = fixed_cost(report)
     if fixed is not None:
         parts.append(
-            f"With one game a call through a bound handle takes {fixed:.2g} µs more than a game takes "
-            "among many, on one thread."
+            f"With one game a call through a bound handle takes {fixed:.2g} µs more than a game "
+            "takes among many, on one thread."
         )
     return "\n\n".join(parts)
 

@@ -17,7 +17,7 @@ from superdex.games._library import GameLibrary, load
 
 __all__ = ["find_library", "include_dir", "library"]
 
-_NAME = "libsuperdex_games.so"
+_NAME = "lib/libsuperdex_games.so"
 _VARIABLE = "SUPERDEX_GAMES_LIBRARY"
 _CPP = Path(__file__).parent / "cpp"
 

@@ -54,7 +54,7 @@ def test_a_tape_is_the_same_every_time(tape: game_contenders.Tape):
 
 def test_comparison_has_every_contender():
     """No more threads than games; bots where they were asked for."""
-    plan = games.Plan((1, 4), (1, 2), with_bots=4, rounds=1, seconds=0)
+    plan = games.Plan((1, 4), (1, 2), with_bots=4, rounds=1, seconds=0.01)
     one, four = (games.compare(num_envs, plan)["env_steps_per_second"] for num_envs in (1, 4))
     assert set(one) == {"into_1", "step_1", "rules_1", "python"}
     assert set(four) == {
