@@ -38,6 +38,8 @@ html_show_sphinx = False
 # Docstrings are Google style; what stands in single backticks is code, linked where it can be.
 default_role = "py:obj"
 napoleon_use_ivar = True
+# Needed by one module only, which is documented without it.
+autodoc_mock_imports = ["pettingzoo"]
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 80
