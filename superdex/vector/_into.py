@@ -193,6 +193,8 @@ class BufferCalls(BufferedSteps):
 
         Raises:
             MemoryError: If they don't fit in memory.
+            OSError: If there are no descriptors left, of which each takes two; raise the limit
+                (ulimit -n), or allocate fewer.
         """
         self._check_can("allocate_buffers")
         check_count("count", count)

@@ -191,6 +191,8 @@ class WorkerRequests:
         """Have a restarted worker do what the one before it left undone."""
         columns = self.books.current_columns()
         self._told[worker] = None
+        if not self._open[worker]:
+            return  # woken for nothing, it would look for the call in flight and what belongs to it
         messages = []
         for part in self._open[worker]:
             self.books.note_redone(part)
@@ -332,8 +334,9 @@ class WorkerRequests:
         if pool.is_closed:
             raise ClosedError(f"close() was called while {call} was in flight.")
         pool.watcher.trouble = False  # before looking, or trouble in between would be missed
-        self.collect()  # what a worker did before it died is done
-        died = self._died()
+        dead = set(pool.watcher.dead)
+        self.collect()  # what a worker did before it died is done, and its pipe goes with it
+        died = [worker for worker in self._behind() if worker in dead]
         if died and pool.restarts_workers:
             pool.restart(died, call, timing)
         elif concerned.intersection(died):

@@ -325,7 +325,6 @@ def _serve(
     reply: Signal,
 ) -> None:
     words, queue = worker.words, worker.queue
-    done = words[Word.DONE]
     idle, transport, busy = words[Word.IDLE_NS], words[Word.TRANSPORT_NS], words[Word.BUSY_NS]
     idle_since = perf_counter_ns()
     plan = worker.group.clock.plan
@@ -333,9 +332,9 @@ def _serve(
     while command != Command.CLOSE:
         request.wait()
         sequence = words[Word.SEQUENCE]
-        if sequence == done:
+        if sequence == words[Word.DONE]:  # which the parent sets for a worker that it restarted
             # a wake-up too many, or requests: all of them, since there may be fewer wake-ups
-            while words[Word.SEQUENCE] == done and (asked := queue.next()) is not None:
+            while words[Word.SEQUENCE] == sequence and (asked := queue.next()) is not None:
                 idle_since = _serve_rows(worker, asked, connection, ringer, idle_since)
                 idle, transport = words[Word.IDLE_NS], words[Word.TRANSPORT_NS]
                 busy = words[Word.BUSY_NS]
@@ -353,7 +352,7 @@ def _serve(
             words[Word.IDLE_NS] = idle = idle + sent_at - idle_since
             words[Word.TRANSPORT_NS] = transport = transport + started - sent_at
         words[Word.BUSY_NS] = busy = busy + done_at - started
-        words[Word.DONE] = done = sequence
+        words[Word.DONE] = sequence
         reply.release()
         if command == Command.STEP:
             plan(done_at - started)

@@ -107,6 +107,25 @@ def test_a_death_while_idle(restarting, mode):
     assert run.restarts == [0, 1, 1]
 
 
+def test_slots_after_a_call_that_killed(restarting, tmp_path, monkeypatch):
+    """The new worker, though it is quick, does not wait for what belonged to that call."""
+    build = faulty(Fixed, "method", kill_self, 0, tmp_path / "fuse")
+    envs = restarting([build] * 2, num_workers=1, timeout=20)
+    envs.reset()
+    resume = envs._pool.requests.resume
+
+    def resume_slowly(worker):
+        resume(worker)
+        time.sleep(0.1)
+
+    monkeypatch.setattr(envs._pool.requests, "resume", resume_slowly)
+    with pytest.raises(WorkerDied):
+        envs.call("method")
+    envs.reset_slots([1], 3)
+    assert envs.step_slots([1, 0], np.zeros((2, 1), np.float32)).truncated.tolist() == [False, True]
+    assert envs.call("method") == (1, 1)
+
+
 def test_last_observations_survive_a_worker_that_dies_over_them(restarting, tmp_path):
     """Large ones are written as they come, and half of a step was."""
     big = (64, 64)
@@ -323,6 +342,23 @@ def test_ctrl_c_at_any_line_of_a_slots_way_loses_nothing(make_workers):
         line += 3
     assert line > 200
     assert envs.get_attr("steps") == (steps, steps)
+
+
+def test_ctrl_c_before_a_step_is_sent_moves_nothing(make_workers):
+    """A slot that comes next does not have the workers do that step after all."""
+    envs = make_workers([Fixed] * 2, 1, timeout=20)
+    envs.reset()
+    actions = np.zeros((2, 1), np.float32)
+    line, steps = 1, 0
+    while ctrl_c_at_line(line, partial(envs.step, actions), ("_start_step", "prepare", "start")):
+        if envs._flight.lifecycle.in_flight:
+            envs.step_wait()
+            steps += 1
+        envs.step_slots([0, 1], actions)
+        steps += 1
+        assert envs.get_attr("steps") == (steps, steps)
+        line += 1
+    assert line > 20
 
 
 def test_many_interrupts_lose_no_row(make_workers):
