@@ -502,7 +502,10 @@ class HybridVectorEnv(
 
         Args:
             actions: An array of shape `action_space.shape`; its dtype is cast if NumPy's
-                `same_kind` rule allows it. It is copied.
+                `same_kind` rule allows it. It is copied. Values are passed on as they are,
+                NaN too: a `SceneEnv` clips them to its bounds and raises if one is not finite;
+                Gymnasium's environments go on with what comes of it, and so do those of
+                `superdex.envs.mujoco`.
             timeout: As in `step_wait`.
 
         Returns:
