@@ -25,6 +25,9 @@ _KINDS = "biufcSUMm"
 
 _BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 
+_LARGEST_POOL = 64
+"""NumPy's seed sequences have a pool of 4 words, unless somebody asks for more."""
+
 
 class Unencodable(TypeError):
     """A value is not plain."""
@@ -102,12 +105,13 @@ class _Encoder:
     def _generator(self, generator: np.random.Generator) -> bytes:
         number = self._generators.get(id(generator))
         if number is not None:
-            return self.encode([number, None, None])
+            return self.encode([number, None, None, None])
         name = type(generator.bit_generator).__name__
         if name not in _BIT_GENERATORS:
             raise Unencodable(f"the bit generator {name} is none of {', '.join(_BIT_GENERATORS)}")
         number = self._generators[id(generator)] = len(self._generators)
-        return self.encode([number, name, generator.bit_generator.state])
+        seeds = _seeds_of(generator.bit_generator)
+        return self.encode([number, name, generator.bit_generator.state, seeds])
 
 
 class _Decoder:
@@ -158,15 +162,34 @@ class _Decoder:
         return array
 
     def _generator(
-        self, number: int, name: str | None, state: dict[str, Any] | None
+        self, number: int, name: str | None, state: dict[str, Any] | None, seeds: Any
     ) -> np.random.Generator:
         if name is not None:
             if name not in _BIT_GENERATORS or number != len(self._generators):
                 raise ValueError(f"{name!r} is no bit generator")
-            bit_generator = getattr(np.random, name)(0)
+            bit_generator = getattr(np.random, name)(_seed_sequence(seeds))
             bit_generator.state = state
             self._generators.append(np.random.Generator(bit_generator))
         return self._generators[number]
+
+
+def _seeds_of(bit_generator: np.random.BitGenerator) -> Any:
+    """Return what `spawn` of a generator makes its children from; None where it can't."""
+    seeds = bit_generator.seed_seq
+    if type(seeds) is not np.random.SeedSequence:
+        return None
+    return [seeds.entropy, seeds.spawn_key, seeds.pool_size, seeds.n_children_spawned]
+
+
+def _seed_sequence(seeds: Any) -> np.random.SeedSequence:
+    if seeds is None:
+        return np.random.SeedSequence(0)
+    entropy, spawn_key, pool_size, spawned = seeds
+    if not 4 <= pool_size <= _LARGEST_POOL:
+        raise ValueError(f"{pool_size} is no size of a pool of entropy")
+    return np.random.SeedSequence(
+        entropy, spawn_key=spawn_key, pool_size=pool_size, n_children_spawned=spawned
+    )
 
 
 def _check_dtype(dtype: np.dtype) -> None:

@@ -123,6 +123,21 @@ class Outputs:
             self._gather(name, rows, results[name], home)
         return results
 
+    def check(self, results: Mapping[str, np.ndarray]) -> None:
+        """Check that `put` can take these results.
+
+        Raises:
+            ValueError: If one is missing, or has another shape or dtype.
+        """
+        for name, array in self._buffers[SLOT_BUFFER].items():
+            got = results.get(name)
+            if got is None or got.shape[1:] != array.shape[1:] or got.dtype != array.dtype:
+                found = "nothing" if got is None else f"{got.shape[1:]} of {got.dtype}"
+                raise ValueError(
+                    f"The state's last {name} does not fit: expected {array.shape[1:]} of "
+                    f"{array.dtype} for each environment, got {found}."
+                )
+
     def put(self, rows: np.ndarray, results: Mapping[str, np.ndarray]) -> None:
         """Have rows show what they showed elsewhere, in the buffer for slots."""
         for name, array in self._buffers[SLOT_BUFFER].items():

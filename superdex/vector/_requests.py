@@ -191,8 +191,6 @@ class WorkerRequests:
         """Have a restarted worker do what the one before it left undone."""
         columns = self.books.current_columns()
         self._told[worker] = None
-        if not self._open[worker]:
-            return  # woken for nothing, it would look for the call in flight and what belongs to it
         messages = []
         for part in self._open[worker]:
             self.books.note_redone(part)
@@ -203,7 +201,8 @@ class WorkerRequests:
             self._told[worker] = columns
             self._queues[worker].expect_payload(part.number)
             messages.append(part.message)
-        self._pool.wake_for_requests(worker, messages)
+        if messages:
+            self._pool.wake_for_requests(worker, messages)
 
     # ── and back ────────────────────────────────────────────────────────────────────────────────
 

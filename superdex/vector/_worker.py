@@ -332,7 +332,7 @@ def _serve(
     while command != Command.CLOSE:
         request.wait()
         sequence = words[Word.SEQUENCE]
-        if sequence == words[Word.DONE]:  # which the parent sets for a worker that it restarted
+        if sequence == words[Word.DONE]:  # which the parent writes for a call that killed a worker
             # a wake-up too many, or requests: all of them, since there may be fewer wake-ups
             while words[Word.SEQUENCE] == sequence and (asked := queue.next()) is not None:
                 idle_since = _serve_rows(worker, asked, connection, ringer, idle_since)

@@ -95,6 +95,15 @@ def test_generators_go_on_where_they_were(name):
     np.testing.assert_array_equal(back.normal(size=5), generator.normal(size=5))
 
 
+def test_children_of_a_generator_are_the_same():
+    """Those that it has spawned already are not spawned again."""
+    generator = np.random.default_rng(3)
+    generator.spawn(2)
+    back = decode(encode(generator))
+    for one, other in zip(back.spawn(2), generator.spawn(2), strict=True):
+        assert one.normal() == other.normal()
+
+
 def test_a_generator_held_twice_is_one_again():
     """What one holder draws, the other does not draw again."""
     generator = np.random.default_rng(0)
@@ -161,8 +170,9 @@ def packed(code: int, content) -> bytes:
         packed(1, ["<f8", [-1, -1], "C", b"\x00" * 8]),
         packed(1, ["i4,O", [1], "C", b"\x00" * 12]),
         packed(2, ["|O", b"\x00" * 8]),
-        packed(9, [0, "default_rng", {}]),
-        packed(9, [3, None, None]),
+        packed(9, [0, "default_rng", {}, None]),
+        packed(9, [0, "PCG64", {}, [1, [], 1 << 30, 0]]),
+        packed(9, [3, None, None, None]),
         packed(77, []),
         b"\xdd\xff\xff\xff\xff",
     ],

@@ -107,25 +107,6 @@ def test_a_death_while_idle(restarting, mode):
     assert run.restarts == [0, 1, 1]
 
 
-def test_slots_after_a_call_that_killed(restarting, tmp_path, monkeypatch):
-    """The new worker, though it is quick, does not wait for what belonged to that call."""
-    build = faulty(Fixed, "method", kill_self, 0, tmp_path / "fuse")
-    envs = restarting([build] * 2, num_workers=1, timeout=20)
-    envs.reset()
-    resume = envs._pool.requests.resume
-
-    def resume_slowly(worker):
-        resume(worker)
-        time.sleep(0.1)
-
-    monkeypatch.setattr(envs._pool.requests, "resume", resume_slowly)
-    with pytest.raises(WorkerDied):
-        envs.call("method")
-    envs.reset_slots([1], 3)
-    assert envs.step_slots([1, 0], np.zeros((2, 1), np.float32)).truncated.tolist() == [False, True]
-    assert envs.call("method") == (1, 1)
-
-
 def test_last_observations_survive_a_worker_that_dies_over_them(restarting, tmp_path):
     """Large ones are written as they come, and half of a step was."""
     big = (64, 64)
@@ -228,7 +209,8 @@ def test_a_slot_of_another_worker_can_still_be_had(make_workers):
     envs = make_workers([faulty(Walk, "step", kill_self), Walk], 1)
     envs.reset()
     action = walk_actions(1, 1)[0]
-    bad, good = envs.submit_slots([0], action), envs.submit_slots([1], action)
+    # the bad one last: once its death is known, nothing is submitted any more
+    good, bad = envs.submit_slots([1], action), envs.submit_slots([0], action)
     await_deaths(envs, 0)
     assert envs.wait_slots(good).env_id.tolist() == [1]
     with pytest.raises(WorkerDied):
@@ -258,6 +240,27 @@ def test_a_reset_that_kills_is_done_again(restarting, tmp_path):
         observation, _ = run.rows[row].reset(seed)
         assert batch.observation[at, :2].tolist() == observation[:2].tolist()
     assert envs.get_attr("options", [1]) == ([{"a": 1}],)
+
+
+def test_a_slot_after_a_call_that_killed(restarting):
+    """The call that failed is not done again by the worker's successor."""
+    envs = restarting([_Dying] * 2, 1)
+    envs.reset(seed=1)
+    with pytest.raises(WorkerDied):
+        envs.call("die", indices=[0])
+    batch = envs.step_slots(
+        [0, 1],
+        walk_actions(1, 2)[0],
+    )
+    assert batch.truncated.tolist() == [True, False]
+    assert envs.statistics().worker_restarts == (1, 0)
+
+
+class _Dying(Walk):
+    """A walk that can be killed by a call."""
+
+    def die(self):
+        kill_self()
 
 
 def test_close_ends_workers_that_are_at_a_request(make_workers, gate):

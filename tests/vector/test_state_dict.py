@@ -21,6 +21,7 @@ from gymnasium.vector import AutoresetMode
 
 from superdex.envs import AntEnv, CartPoleEnv, HalfCheetahEnv
 from superdex.errors import ResetNeeded
+from superdex.testing._equivalence import _equal
 from superdex.vector import HybridVectorEnv
 from tests.vector.test_states import (
     MODES,
@@ -44,61 +45,59 @@ RESUMED: dict[str, Any] = {
     "Pendulum-v1": partial(gym.make, "Pendulum-v1", max_episode_steps=60),
 }
 
-# What each process does: from nothing or from what was saved, some steps; then it saves.
+STEPS = 2000
+
+# What the other process does.
 _PART = """
-import pickle, sys
-import numpy as np
-from tests.vector.test_state_dict import part
+import sys
+from tests.vector.test_state_dict import go_on
 if __name__ == "__main__":
-    part(*sys.argv[1:])
+    go_on(*sys.argv[1:])
 """
 
 
-def part(name: str, mode: str, workers: str, first: str, last: str, file: str, out: str) -> None:
-    """Run steps `first` to `last` of a run in this process."""
-    with HybridVectorEnv(
+def make_resumed(name: str, mode: str, num_workers: int) -> HybridVectorEnv:
+    return HybridVectorEnv(
         [RESUMED[name]] * 4,
-        num_workers=int(workers),
+        num_workers=num_workers,
         autoreset_mode=AutoresetMode(mode),
         in_process=True,
-    ) as envs:
-        if int(first) == 0:
-            envs.reset(seed=11)
-        else:
-            envs.load_state_dict(pickle.loads(Path(file).read_bytes()))
-        shown = run(envs, random_actions(envs, 2000)[int(first) : int(last)])
-        Path(file).write_bytes(pickle.dumps(envs.state_dict()))
-    Path(out).write_bytes(pickle.dumps([tuple(result) for result in shown]))
+    )
+
+
+def go_on(name: str, mode: str, folder: str) -> None:
+    """Do the second half of a run that was saved."""
+    with make_resumed(name, mode, 2) as envs:
+        envs.load_state_dict(pickle.loads(Path(folder, "saved").read_bytes()))
+        shown = run(envs, random_actions(envs, STEPS)[STEPS // 2 :])
+        assert envs.statistics().steps == STEPS
+    Path(folder, "shown").write_bytes(pickle.dumps([tuple(result) for result in shown]))
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", RESUMED)
-def test_a_run_goes_on_in_a_fresh_process(name, mode, tmp_path, monkeypatch):
+def test_a_run_goes_on_in_a_fresh_process(name, mode, tmp_path):
     """A run straight through equals one half, and the other half in a new process."""
-    steps, half, file = 2000, 1000, tmp_path / "saved"
-    monkeypatch.chdir(tmp_path)
-    part(name, mode.value, "1", "0", str(steps), str(tmp_path / "end"), str(tmp_path / "whole"))
-    part(name, mode.value, "1", "0", str(half), str(file), str(tmp_path / "one"))
+    with make_resumed(name, mode.value, 1) as envs:
+        envs.reset(seed=11)
+        actions = random_actions(envs, STEPS)
+        run(envs, actions[: STEPS // 2])
+        tmp_path.joinpath("saved").write_bytes(pickle.dumps(envs.state_dict()))
+        expected = run(envs, actions[STEPS // 2 :])
     program = tmp_path / "part.py"
     program.write_text(_PART, encoding="utf-8")
     subprocess.run(
-        [
-            *(sys.executable, str(program), name, mode.value, "2"),
-            *(str(half), str(steps), str(file), str(tmp_path / "two")),
-        ],
+        [sys.executable, str(program), name, mode.value, str(tmp_path)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         check=True,
         timeout=100,
     )
-    whole, one, two = (
-        pickle.loads(tmp_path.joinpath(part).read_bytes()) for part in ("whole", "one", "two")
-    )
-    assert len(whole) == len(one) + len(two)
-    for expected, got in zip(whole, one + two, strict=True):
-        for a, b in zip(expected[:-1], got[:-1], strict=True):
+    shown = pickle.loads(tmp_path.joinpath("shown").read_bytes())
+    assert len(shown) == len(expected)
+    for one, other in zip(expected, shown, strict=True):
+        for a, b in zip(one[:-1], other[:-1], strict=True):
             assert a.tobytes() == b.tobytes()
-    saved = [pickle.loads(tmp_path.joinpath(p).read_bytes()) for p in ("end", "saved")]
-    assert saved[0]["steps"] == saved[1]["steps"] == steps
+        assert _equal(one[-1], other[-1])
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -547,6 +549,44 @@ def test_a_set_state_that_raises_leaves_its_environments_to_be_reset(make):
         envs.capture_states()
     envs.reset_envs([1, 2])
     envs.step(np.zeros((4, 2), np.float32))
+
+
+def test_results_of_another_shape_are_refused(pair):
+    """They are no part of the states that workers check."""
+    envs, twin = pair
+    good = envs.capture_states()
+    results = dict(good.results) | {"observation": np.zeros((4, 3), np.float32)}
+    with pytest.raises(ValueError, match=r"last observation .*expected \(4,\) of float32.*\(3,\)"):
+        envs.restore_states(VectorState(good.tags, good.rows, results))
+    actions = random_actions(envs, 20)
+    assert_same(run(envs, actions), run(twin, actions))
+
+
+class Lingering(Stroll):
+    """Takes its time to be restored."""
+
+    def set_state(self, state):
+        time.sleep(0.5)
+        super().set_state(state)
+
+
+def test_a_restore_that_was_interrupted_is_finished_by_reset(make_workers):
+    """Ctrl-C leaves it in flight, and what comes after is as if it had come to its end."""
+    envs = make_workers([Lingering] * 2, num_workers=2)
+    before, _ = envs.reset(seed=0)
+    state = envs.capture_states()
+    run(envs, random_actions(envs, 2))
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        envs.restore_states(state)
+    timer.join()
+    with pytest.raises(CallPending):
+        envs.capture_states()
+    with pytest.raises(ValueError, match="seed"):
+        envs.reset(seed=-1)
+    np.testing.assert_array_equal(envs.observe_slots([0, 1]).observation, before)
+    assert envs.capture_states() == state
 
 
 def test_none_at_all_is_fine(pair):
