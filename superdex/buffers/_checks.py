@@ -41,8 +41,10 @@ def check_buffers(
         ValueError: buffers['reward'] must be float64 of shape (4,), got the shape (3,). Nothing ...
     """
     if not isinstance(buffers, Mapping):
+        several = isinstance(buffers, list | tuple) and {*map(type, buffers)} == {dict}
+        hint = " Pass one of its dicts, such as buffers[0]." if several else ""
         raise ValueError(
-            f"buffers must be a dict of arrays by name, got {type(buffers)}. {_NOTHING}"
+            f"buffers must be a dict of arrays by name, got {type(buffers)}. {_NOTHING}{hint}"
         )
     bounds: list[tuple[int, int, str]] = []
     for name, expected in spec.items():

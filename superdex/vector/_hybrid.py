@@ -399,7 +399,7 @@ class HybridVectorEnv(
 
     def reset_async(self, *, seed: Seed = None, options: Options = None) -> None:
         """Start `reset`; `reset_wait` returns its result."""
-        self._flight.lifecycle.check("reset")
+        self._flight.lifecycle.check("reset", "reset_async")
         self._start_reset(*self._chosen_resets(seed, options))
 
     def _chosen_resets(self, seed: Seed, options: Options) -> ChosenResets:
@@ -505,7 +505,10 @@ class HybridVectorEnv(
 
         Args:
             actions: An array of shape `action_space.shape`; its dtype is cast if NumPy's
-                `same_kind` rule allows it. It is copied.
+                `same_kind` rule allows it. It is copied. Values are passed on as they are,
+                NaN too: a `SceneEnv` clips them to its bounds and raises if one is not finite;
+                Gymnasium's environments go on with what comes of it, and so do those of
+                `superdex.envs.mujoco`.
             timeout: As in `step_wait`.
 
         Returns:
@@ -521,7 +524,8 @@ class HybridVectorEnv(
         if timeout is not None:
             check_timeout(timeout)
         try:
-            self.step_async(actions)
+            self._check_step("step", actions)
+            self._start_step(actions, None)
             return self.step_wait(timeout)
         except KeyboardInterrupt:
             self._flight.interrupt()
@@ -529,7 +533,7 @@ class HybridVectorEnv(
 
     def step_async(self, actions: np.ndarray) -> None:
         """Start `step`; `step_wait` returns its result."""
-        self._check_step("step", actions)
+        self._check_step("step_async", actions)
         self._start_step(actions, None)
 
     def _start_step(self, actions: np.ndarray, place: int | None) -> None:

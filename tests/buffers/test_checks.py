@@ -78,6 +78,18 @@ def test_what_is_no_dict_is_refused():
         check_buffers([*allocate(SPEC).values()], SPEC)
 
 
+def test_several_dicts_are_refused_with_advice():
+    """One of them is meant; what is empty, or no dicts, gets no such advice."""
+    one = allocate(SPEC)
+    advice = (
+        r"got <class 'tuple'>\. Nothing has changed\. Pass one of its dicts, such as buffers\[0\]\."
+    )
+    with pytest.raises(ValueError, match=advice):
+        check_buffers((one, one), SPEC)
+    with pytest.raises(ValueError, match=r"Nothing has changed\.$"):
+        check_buffers((), SPEC)
+
+
 def test_a_near_miss_is_suggested():
     """A typing error is named, and what was probably meant."""
     buffers = allocate(SPEC)

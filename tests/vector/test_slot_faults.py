@@ -209,7 +209,8 @@ def test_a_slot_of_another_worker_can_still_be_had(make_workers):
     envs = make_workers([faulty(Walk, "step", kill_self), Walk], 1)
     envs.reset()
     action = walk_actions(1, 1)[0]
-    bad, good = envs.submit_slots([0], action), envs.submit_slots([1], action)
+    # the bad one last: once its death is known, nothing is submitted any more
+    good, bad = envs.submit_slots([1], action), envs.submit_slots([0], action)
     await_deaths(envs, 0)
     assert envs.wait_slots(good).env_id.tolist() == [1]
     with pytest.raises(WorkerDied):
