@@ -39,7 +39,24 @@ def encode(tree: Any) -> bytes:
     Raises:
         Unencodable: If it holds something else than plain values, or is nested too deeply.
     """
+    try:
+        _check_bytes(tree)
+    except RecursionError as error:
+        raise Unencodable(str(error)) from error
     return _Encoder().encode(tree)
+
+
+def _check_bytes(tree: Any) -> None:
+    """Raise `Unencodable` for bytes that may change, which msgpack would make bytes of."""
+    kind = type(tree)
+    if kind is bytearray or kind is memoryview:
+        raise Unencodable(f"a {kind.__name__} is no plain value")
+    if kind is dict:
+        tree = tree.values()
+    elif kind is not list and kind is not tuple and kind is not deque:
+        return
+    for item in tree:
+        _check_bytes(item)
 
 
 def decode(data: bytes) -> Any:

@@ -50,6 +50,7 @@ class StateCalls:
     _flight: Flight
     _calls: EnvCalls
     _collector: Collector
+    _action: np.ndarray
     _ids: Ids
     _ledger: Ledger | None
     _unready: np.ndarray | None
@@ -223,6 +224,7 @@ class StateCalls:
             return
         rows, state = restore
         self._collector.outputs.put(np.array(rows, np.intp), state.results)
+        self._action[rows] = 0
         ended = state.results["ended"]
         if self._mode is AutoresetMode.DISABLED or self._unready is not None:
             if self._unready is None:
@@ -343,6 +345,12 @@ class StateCalls:
                 f"This is not what state_dict returned: expected the keys {', '.join(keys)} and "
                 f"format {_FORMAT!r}, got {sorted(map(str, state))}."
             )
+        for key, kind in (("version", int), ("steps", int), ("settings", Mapping)):
+            if not isinstance(state[key], kind):
+                raise ValueError(
+                    f"This is not what state_dict returned: expected {key} of type "
+                    f"{kind.__name__}, got {type(state[key]).__name__}."
+                )
         if state["version"] > _VERSION:
             raise ValueError(
                 f"The state has version {state['version']}, written by a newer version of superdex;"
@@ -358,7 +366,7 @@ class StateCalls:
                 )
         states = VectorState.from_bytes(state["states"])
         result = self.restore_states(states)
-        self._steps = int(state["steps"])
+        self._steps = state["steps"]
         return result
 
     def _lasting_settings(self) -> dict[str, Any]:

@@ -121,6 +121,9 @@ def test_a_generator_held_twice_is_one_again():
         np.zeros(2, [("a", int)]),
         int,
         {"deep": [1, {"er": object()}]},
+        bytearray(b"x"),
+        memoryview(b"x"),
+        {"deep": ([bytearray(b"x")],)},
     ],
 )
 def test_what_is_not_plain_is_refused(value):

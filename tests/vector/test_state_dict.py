@@ -217,6 +217,9 @@ def test_a_restart_after_a_load_is_one_of_the_run_that_goes_on(make_workers):
         (lambda d: d | {"format": "x"}, ValueError, "not what state_dict returned"),
         (lambda d: d | {"version": 2}, ValueError, "version 2, written by a newer .*Update"),
         (lambda d: d | {"num_envs": 4}, ValueError, "expected num_envs=3, as here, got 4"),
+        (lambda d: d | {"steps": "x"}, ValueError, "expected steps of type int, got str"),
+        (lambda d: d | {"version": "1"}, ValueError, "expected version of type int, got str"),
+        (lambda d: d | {"settings": 3}, ValueError, "expected settings of type Mapping, got int"),
         (lambda d: d | {"states": d["states"][:-1]}, ValueError, "cut short"),
         (lambda d: d | {"states": b"x" * 99}, ValueError, "This is no state of environments"),
         (
