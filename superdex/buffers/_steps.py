@@ -124,8 +124,8 @@ class BufferedSteps:
     def reset_into(self, buffers: Buffers, *, seed: Any = None, options: Any = None) -> Any:
         """Reset all environments and write the first observations to buffers.
 
-        Rewards and flags are written too: zeros, False, and True for `action_valid`. So is
-        `action`, with zeros, unless it is missing.
+        Rewards and flags are written too: zeros, and False for `action_valid` too, since
+        there was no action. So is `action`, with zeros, unless it is missing.
 
         Args:
             buffers: Arrays as `batch_spec` says; no reference to them is kept.

@@ -327,7 +327,7 @@ def test_resetting_slots(make_workers):
             _same(batch.observation[at], observation, "observation")
             _same(row_info(batch.info, at), info, "info")
         assert not batch.reward.any()
-        assert batch.action_valid.all()
+        assert not batch.action_valid.any()
 
 
 def test_the_first_reset_may_be_of_slots(make_workers):
