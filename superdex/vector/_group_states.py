@@ -84,7 +84,8 @@ class Bank:
             sequence = np.random.SeedSequence([seed, episode.number])
             return int(np.random.Generator(np.random.PCG64(sequence)).integers(count))
         row = self.choose(index, episode.number)
-        if not isinstance(row, int | np.integer) or not 0 <= row < count:
+        is_number = isinstance(row, int | np.integer) and not isinstance(row, bool)
+        if not is_number or not 0 <= row < count:
             raise ValueError(
                 f"choose({index}, {episode.number}) must return a row of the bank, 0 to "
                 f"{count - 1}, got {row!r}."

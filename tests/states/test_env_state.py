@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from gymnasium import wrappers
 from gymnasium.envs.classic_control import PendulumEnv
+from gymnasium.envs.mujoco.hopper_v5 import HopperEnv
 from gymnasium.spaces import Box
 
 import superdex.envs.mujoco  # noqa: F401  # registers its ids
@@ -459,6 +460,26 @@ def test_what_differs_is_named(one, other, message):
     assert re.search(message, said or "")
     for env in envs:
         env.close()
+
+
+class Looking(HopperEnv):
+    """Reads, before a step, what the last one left one timestep behind."""
+
+    def step(self, action):
+        seen = float(self.data.geom_xpos.sum() + self.data.cvel.sum() + self.data.qacc.sum())
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, reward + seen, terminated, truncated, info
+
+
+def test_a_mujoco_environment_may_read_anything_before_a_step():
+    """Of a class that is not Gymnasium's, all such numbers are kept."""
+    check_exact(Looking)
+    one, other = share_mujoco(Looking)(), Looking()
+    for env in (one, other):
+        env.reset(seed=0)
+    restored(other, *captured(one))  # which has no more than its scene saves
+    assert other.data.qpos.tobytes() == one.unwrapped.data.qpos.tobytes()
+    one.close()
 
 
 def test_another_model_is_told_from_the_same():
