@@ -180,12 +180,17 @@ def _unsupported(owner: Any, name: str, why: Unencodable) -> StateCaptureUnsuppo
     )
 
 
-def check_attributes(owner: Any, captured: dict[str, Any]) -> None:
+def check_attributes(owner: Any, captured: dict[str, Any], left_out: Collection[str] = ()) -> None:
     """Check that captured attributes fit an object.
 
     Raises:
-        ValueError: If something that can't be changed differs.
+        ValueError: If something that can't be changed differs, or is none of them.
     """
+    foreign = [name for name in captured if name in _MACHINERY or name in left_out]
+    if foreign:
+        raise ValueError(
+            f"The state is damaged: {foreign[0]!r} of {type(owner).__name__} is no part of a state."
+        )
     attributes = attributes_of(owner)
     for name, (kind, value) in captured.items():
         present: Any = attributes.get(name)

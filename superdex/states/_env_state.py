@@ -201,7 +201,7 @@ class _Layer:
 
     def check(self, captured: Any) -> None:
         if not self._own_methods:
-            check_attributes(self.owner, captured)
+            check_attributes(self.owner, captured, self._left_out)
 
     def restore(self, captured: Any, *, new_episode: bool) -> None:
         if not self._own_methods:

@@ -276,6 +276,7 @@ class StateCalls:
         payload = None
         if bank is not None:
             _check_bank(bank, choose)
+            self._collector.outputs.check(bank.results, ["observation"])
             check_travels(choose=choose)
             tags = [_without_mode(tag) for tag in bank.tags]
             payload = _remote.dumps(Bank(bank.rows, tags, bank.results["observation"], choose))

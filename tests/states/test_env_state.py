@@ -366,6 +366,17 @@ def test_what_an_environment_remembers_in_other_ways_is_exact():
     np.testing.assert_array_equal(GOALS, np.arange(12.0).reshape(4, 3))
 
 
+def test_what_an_environment_is_made_of_is_no_part_of_a_state():
+    """A state that was tampered with does not get at it."""
+    env = gym.make("Pendulum-v1")
+    env.reset(seed=0)
+    state = EnvState(env)
+    tree = state.capture()
+    tree["layers"][-1]["spec"] = [None, 3]
+    with pytest.raises(ValueError, match=r"damaged: 'spec' of PendulumEnv is no part of a state"):
+        state.check(tree)
+
+
 def test_another_function_in_its_place_is_noticed():
     """It can't be put back, and nothing may go on with the wrong one."""
     one, other = Pushed(np.tanh), Pushed(partial(np.add, 1))

@@ -177,6 +177,11 @@ def test_none_ends_it(make):
     assert "bank_row" not in one.info
 
 
+def misshapen(bank: VectorState) -> VectorState:
+    observation = bank.results["observation"][:, :2]
+    return VectorState(bank.tags, bank.rows, bank.results | {"observation": observation})
+
+
 @pytest.mark.parametrize(
     ("bank", "choose", "error", "message"),
     [
@@ -185,6 +190,7 @@ def test_none_ends_it(make):
         (lambda: 3, None, TypeError, "must be a VectorState or None, got int"),
         (lambda: bank_of(short_cart_pole), 3, TypeError, "choose must be a function"),
         (lambda: None, by_sum, ValueError, "without a bank"),
+        (lambda: misshapen(bank_of(short_cart_pole)), None, ValueError, r"got \(2,\) of float32"),
         (lambda: bank_of(short_cart_pole, steps=13), None, ValueError, "episode that is over"),
     ],
 )

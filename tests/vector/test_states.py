@@ -28,6 +28,7 @@ from superdex.errors import (
 )
 from superdex.scenes import share_mujoco
 from superdex.states import VectorState
+from superdex.states._codec import decode, encode
 from superdex.testing._equivalence import _equal
 from superdex.vector import HybridVectorEnv
 from tests.vector.envs import Walk
@@ -461,6 +462,28 @@ def test_damaged_rows_keep_all_others_out(pair):
     cut = VectorState(good.tags, (*good.rows[:3], good.rows[3][:-5]), dict(good.results))
     with pytest.raises(ValueError, match=r"Environment 3: .*no tree of plain values"):
         envs.restore_states(cut)
+    actions = random_actions(envs, 20)
+    assert_same(run(envs, actions), run(twin, actions))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tree: None, "expected its parts to be env, .*, got NoneType"),
+        (lambda tree: {"env": tree["env"]}, "expected its parts to be env, .*, got env"),
+        (lambda tree: tree | {"marks": 3}, "its part 'marks' is 3"),
+        (lambda tree: tree | {"episode": [1]}, r"its part 'episode' is \[1\]"),
+        (lambda tree: tree | {"env": {}}, "KeyError"),
+    ],
+)
+def test_rows_that_are_no_states_keep_all_others_out(pair, change, message):
+    """Even where the checksum is right."""
+    envs, twin = pair
+    good = envs.capture_states()
+    odd = encode(change(decode(good.rows[3])))
+    state = VectorState(good.tags, (*good.rows[:3], odd), dict(good.results))
+    with pytest.raises(ValueError, match=rf"Environment 3: The state is damaged: .*{message}"):
+        envs.restore_states(state)
     actions = random_actions(envs, 20)
     assert_same(run(envs, actions), run(twin, actions))
 
