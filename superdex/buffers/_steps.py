@@ -11,6 +11,7 @@ written, so they may be a view of an array that is written to.
 
 from __future__ import annotations
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
@@ -379,11 +380,27 @@ class BufferedSteps:
     ) -> np.ndarray:
         """Check everything about a slot but its buffers; return its rows as intp."""
         self._check_can(call)
-        rows = self._checked_rows(call, env_ids)
+        try:
+            rows = self._checked_rows(call, env_ids)
+        except ValueError as error:
+            if not self._are_swapped(env_ids, actions):
+                raise
+            order = ", ".join(inspect.signature(getattr(self, call)).parameters)
+            raise ValueError(
+                f"{error} The arguments seem to be swapped: it is {call}({order})."
+            ) from None
         self._check_actions(actions, rows)
         for ids in state_ids:  # one or none
             self._ids.check(ids, rows)
         return rows
+
+    def _are_swapped(self, env_ids: Any, actions: Any) -> bool:
+        """Return whether each of two arguments would do as the other."""
+        try:
+            self._check_actions(env_ids, check_env_ids(actions, self.num_envs))
+        except ValueError:
+            return False
+        return True
 
     def _slot(self, rows: np.ndarray, info: Any) -> Any:
         """Return the last results of rows in arrays of their own."""

@@ -58,9 +58,10 @@ class SceneEnvBatch:
         self._envs = envs
         self._batch = MujocoBatch(first._scene, len(envs), num_threads, first.varied_fields)
         self._body = _body(first, self._batch)
-        for name in first.array_fields:
-            values = [np.asarray(getattr(env, name)) for env in envs]
-            setattr(self._body, name, np.stack(values))
+        self._adopt_fields(envs)
+        self._set_anew = _set_by_before_step(self._body)
+        self._adopt_fields(envs)
+        self._check_memories(envs)
         self._remember(first)
         self._variations: list[Any] = [None] * len(envs)
         self._elapsed_steps = np.zeros(len(envs), np.int64)
@@ -76,7 +77,6 @@ class SceneEnvBatch:
         cls = type(first)
         if not first.array_hooks:
             raise NotBatchable(f"{cls.__name__} does not declare array_hooks")
-        memory = SceneEnvBatch._memory(first)
         for env in envs:
             if type(env) is not cls:
                 raise NotBatchable(f"it holds a {type(env).__name__} beside a {cls.__name__}")
@@ -84,15 +84,25 @@ class SceneEnvBatch:
                 raise NotBatchable(f"its {cls.__name__}s do not share one scene")
             if env.cfg != first.cfg:
                 raise NotBatchable(f"its {cls.__name__}s have different settings")
-            for name, value in memory.items():
-                if not _same(vars(env).get(name), value):
-                    raise NotBatchable(
-                        f"its {cls.__name__}s differ in {name}, which is not among array_fields"
-                    )
         if type(first._scene) is not MujocoScene:
             raise NotBatchable(f"a {type(first._scene).__name__} is no MujocoScene")
         if not first._loaded_share().is_shared:
             raise NotBatchable(f"its {cls.__name__} has a scene of its own")
+
+    def _adopt_fields(self, envs: Sequence[SceneEnv]) -> None:
+        for name in envs[0].array_fields:
+            values = [np.asarray(getattr(env, name)) for env in envs]
+            setattr(self._body, name, np.stack(values))
+
+    def _check_memories(self, envs: Sequence[SceneEnv]) -> None:
+        memory = self._memory(envs[0])
+        for env in envs:
+            for name, value in memory.items():
+                if not _same(vars(env).get(name), value):
+                    raise NotBatchable(
+                        f"its {type(env).__name__}s differ in {name}, which is not among "
+                        "array_fields"
+                    )
 
     def step(
         self,
@@ -251,14 +261,15 @@ class SceneEnvBatch:
                     f"{type(env).__name__}.{name} was set in one of them, and is not among "
                     "array_fields"
                 )
+        self._recalled_of = len(attributes)  # one that is its own came with a first reset
 
-    @staticmethod
-    def _memory(env: SceneEnv) -> dict[str, Any]:
+    def _memory(self, env: SceneEnv) -> dict[str, Any]:
         """Return the attributes that the body shares with all environments."""
+        left_out = _OWN | self._set_anew
         return {
             name: value
             for name, value in vars(env).items()
-            if name not in _OWN and name not in env.array_fields
+            if name not in left_out and name not in env.array_fields
         }
 
     def hand_back(self, row: int) -> None:
@@ -284,6 +295,29 @@ def refuse_own_steps(cls: type, base: type) -> None:
     for method in ("reset", "step"):
         if getattr(cls, method) is not getattr(base, method):
             raise NotBatchable(f"{cls.__name__} has a {method} of its own")
+
+
+def _set_by_before_step(body: SceneEnv) -> frozenset[str]:
+    """Return the attributes that `_before_step` sets anew in each step, whatever they were.
+
+    What they hold between two steps means nothing, and environments may differ in it: one that came
+    to its state by another way than the batch did, say.
+    """
+    attributes = vars(body)
+    before = dict(attributes)
+    try:
+        with np.errstate(all="ignore"):
+            body._before_step()
+            once = dict(attributes)
+            body._before_step()
+        # what counts or adds up is something else each time
+        names = [n for n, value in attributes.items() if value is not before.get(n)]
+        return frozenset(name for name in names if _same(attributes[name], once[name]))
+    except Exception:  # the first step will say what is wrong with the hook
+        return frozenset()
+    finally:
+        attributes.clear()
+        attributes.update(before)
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -386,7 +386,7 @@ class HybridVectorEnv(
         check_timeout(timeout)
         try:
             self._drain()
-            self.reset_async(seed=seed, options=options)
+            self._start_full_reset(seed, options, None)
             return self.reset_wait(timeout)
         except KeyboardInterrupt:
             self._flight.interrupt()
@@ -394,6 +394,7 @@ class HybridVectorEnv(
 
     def reset_async(self, *, seed: Seed = None, options: Options = None) -> None:
         """Start `reset`; `reset_wait` returns its result."""
+        self._flight.lifecycle.check("reset", "reset_async")
         self._start_full_reset(seed, options, None)
 
     def _start_full_reset(self, seed: Seed, options: Options, place: int | None) -> None:
@@ -501,7 +502,10 @@ class HybridVectorEnv(
 
         Args:
             actions: An array of shape `action_space.shape`; its dtype is cast if NumPy's
-                `same_kind` rule allows it. It is copied.
+                `same_kind` rule allows it. It is copied. Values are passed on as they are,
+                NaN too: a `SceneEnv` clips them to its bounds and raises if one is not finite;
+                Gymnasium's environments go on with what comes of it, and so do those of
+                `superdex.envs.mujoco`.
             timeout: As in `step_wait`.
 
         Returns:
@@ -517,7 +521,8 @@ class HybridVectorEnv(
         if timeout is not None:
             check_timeout(timeout)
         try:
-            self.step_async(actions)
+            self._check_step("step", actions)
+            self._start_step(actions, None)
             return self.step_wait(timeout)
         except KeyboardInterrupt:
             self._flight.interrupt()
@@ -525,7 +530,7 @@ class HybridVectorEnv(
 
     def step_async(self, actions: np.ndarray) -> None:
         """Start `step`; `step_wait` returns its result."""
-        self._check_step("step", actions)
+        self._check_step("step_async", actions)
         self._start_step(actions, None)
 
     def _start_step(self, actions: np.ndarray, place: int | None) -> None:

@@ -171,7 +171,10 @@ class BufferCalls(BufferedSteps):
     # ── buffers that workers write to ───────────────────────────────────────────────────────────
 
     def allocate_buffers(self, count: int = 2) -> tuple[dict[str, np.ndarray], ...]:
-        """Return buffers that the workers write to themselves, so that nothing is copied.
+        """Return buffers that the workers write to themselves, so that no result is copied.
+
+        Infos are no part of them; they are copied unless `copy=False`. `statistics().copies` shows
+        whether anything is.
 
         They are recognised wherever buffers are expected, as long as all arrays of one dict that
         `step` writes are passed together. Each dict lies in one run of shared memory, its arrays at
@@ -193,6 +196,8 @@ class BufferCalls(BufferedSteps):
 
         Raises:
             MemoryError: If they don't fit in memory.
+            OSError: If there are no descriptors left, of which each takes two; raise the limit
+                (ulimit -n), or allocate fewer.
         """
         self._check_can("allocate_buffers")
         check_count("count", count)

@@ -345,8 +345,12 @@ class RowCalls:
         if not self._open:
             self._flight.lifecycle.finish_rows()
 
-    def flush(self) -> list[Piece]:
-        """Wait for all that is in flight and drop its results; return what that was."""
+    def flush(self, note: Callable[[Sequence[Piece]], None]) -> None:
+        """Wait for all that is in flight and drop its results.
+
+        Args:
+            note: Told what that was, before Ctrl-C can come.
+        """
         parts = list(self._open)
         self._wait("reset", parts, lambda: all(part.is_done for part in parts), None)
         with ctrl_c_held_back():
@@ -355,7 +359,7 @@ class RowCalls:
             self._busy.fill(False)
             self._sent.fill(False)
             self._flight.lifecycle.finish_rows()
-        return [Piece(part, slice(None), None) for part in parts]
+            note([Piece(part, slice(None), None) for part in parts])
 
     # ── infos ───────────────────────────────────────────────────────────────────────────────────
 

@@ -217,9 +217,14 @@ class SlotCalls(BufferCalls):
 
     def _drop_slots(self) -> None:
         """Wait for all slots in flight and drop their results."""
-        if self._flight.lifecycle.state is not State.SLOTS:
-            return
-        pieces = self._row_calls.flush()
+        lifecycle = self._flight.lifecycle
+        if lifecycle.state is State.SLOTS:
+            self._row_calls.flush(self._drop)
+        elif not lifecycle.in_flight:
+            self._drop(())  # slots of no environments, which put nothing in flight
+
+    def _drop(self, pieces: Sequence[Piece]) -> None:
+        """Note that these were dropped, all there was in flight."""
         self._note_rows(pieces)
         for ticket in self._tickets:
             ticket._end = "dropped by a reset"

@@ -161,8 +161,8 @@ class StateCalls:
     ) -> BatchedResetResult:
         """Put one state into many environments, generator included; as `restore_states`.
 
-        Under the same actions all of them do the same. Reset them with seeds of their own, or give
-        them different actions, to have them part.
+        Under the same actions all of them do the same. Different actions have them part, and so do
+        generators of their own: `set_attr("np_random", …)`. A reset throws the state away.
 
         Args:
             state: Of one environment.

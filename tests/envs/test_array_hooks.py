@@ -375,3 +375,32 @@ def test_nothing_is_left_when_a_batch_is_closed():
         envs.step(np.zeros((4, 1), np.float32))
         assert SceneManager.get_instance("Ball").scene_count == 1
     assert SceneManager.get_instance("Ball").scene_count == 0
+
+
+class Measuring(Ball):
+    """Remembers for the length of a step where it was, and counts its steps."""
+
+    array_fields = ("target", "count")
+
+    def __init__(self, cfg=None, **overrides):
+        self.before: Any = None
+        self.count: Any = 0
+        super().__init__(cfg, **overrides)
+
+    def _before_step(self):
+        self.before = self._agent.qpos[..., 0].copy()
+        self.count = self.count + 1
+
+
+def test_what_is_set_anew_before_each_step_may_differ():
+    """An environment that was stepped by itself joins its siblings."""
+    with HybridVectorEnv([Measuring] * 2, num_workers=1, in_process=True) as single:
+        single.reset(seed=1)
+        single.step(np.zeros((2, 1), np.float32))
+        state = single.capture_states([1])
+    with HybridVectorEnv([Measuring] * 8, num_workers=1, in_process=True) as envs:
+        envs.reset(seed=2)
+        envs.fork(state, range(8))
+        envs.step(np.zeros((8, 1), np.float32))
+        assert stepped_at_once(envs) == [True]
+        assert envs.get_attr("count") == (2,) * 8

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import itertools
+import os
+import resource
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -234,6 +237,41 @@ def test_others_never_notice_a_death(make_workers, monkeypatch, tmp_path, mode, 
     run.reset(seed=3)
     run.run(walk_actions(40, 4))
     assert run.restarts == [1, 1]
+
+
+def test_slots_are_told_of_nothing_else_after_them(make_workers):
+    """Messages of slots go alone, whatever the last call for all workers was."""
+    envs = make_workers([Fixed] * 4, 2, timeout=20)
+    envs.reset()
+    buffers = envs.allocate_buffers(1)[0]
+    for _ in range(2):
+        envs.reset_slots([3, 0], 1)
+        envs.step_slots([3], NO_ACTIONS[:1])
+    envs.step_into(NO_ACTIONS, buffers)
+    assert buffers["observation"].tolist() == [[1], [1], [1], [2]]
+    envs.reset()
+
+
+def test_without_descriptors_they_are_refused(make_workers):
+    """At whichever of those it takes the limit is reached, the vector goes on."""
+    envs = make_workers([Fixed] * 4, 2)
+    envs.reset()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for spare in itertools.count():
+        assert spare < 10, "some limit is enough"
+        lowest = os.dup(0)
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + spare, limits[1]))
+        try:
+            envs.allocate_buffers(1)
+            break
+        except OSError as error:
+            assert error.errno == errno.EMFILE  # noqa: PT017  # one of the rounds goes well
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        envs.step_slots([0], NO_ACTIONS[:1])
+        assert envs.step(NO_ACTIONS).observation[1].tolist() == [spare + 1]
+    assert spare > 1
 
 
 @restarts

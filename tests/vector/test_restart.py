@@ -15,6 +15,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import psutil
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import vector as wrappers
@@ -528,6 +529,17 @@ def test_close_ends_a_restart(restarting, tmp_path):
     started = time.perf_counter()
     envs.close(timeout=0.1)
     assert time.perf_counter() - started < 10
+
+
+def test_close_gives_the_block_back_to_who_keeps_the_vector(restarting):
+    """Nothing holds the block for a restart that can't come any more."""
+    process = psutil.Process()
+    before = process.num_fds()
+    envs = restarting(walks(2), 1)
+    ticket = (envs.reset(), envs.submit_slots([0], walk_actions(1, 1)[0]))[1]
+    envs.close()
+    assert process.num_fds() == before
+    assert ticket.env_ids.tolist() == [0]
 
 
 def test_many_restarts_leave_nothing(restarting):

@@ -209,7 +209,8 @@ def test_a_slot_of_another_worker_can_still_be_had(make_workers):
     envs = make_workers([faulty(Walk, "step", kill_self), Walk], 1)
     envs.reset()
     action = walk_actions(1, 1)[0]
-    bad, good = envs.submit_slots([0], action), envs.submit_slots([1], action)
+    # the bad one last: once its death is known, nothing is submitted any more
+    good, bad = envs.submit_slots([1], action), envs.submit_slots([0], action)
     await_deaths(envs, 0)
     assert envs.wait_slots(good).env_id.tolist() == [1]
     with pytest.raises(WorkerDied):
@@ -344,6 +345,23 @@ def test_ctrl_c_at_any_line_of_a_slots_way_loses_nothing(make_workers):
         line += 3
     assert line > 200
     assert envs.get_attr("steps") == (steps, steps)
+
+
+def test_ctrl_c_before_a_step_is_sent_moves_nothing(make_workers):
+    """A slot that comes next does not have the workers do that step after all."""
+    envs = make_workers([Fixed] * 2, 1, timeout=20)
+    envs.reset()
+    actions = np.zeros((2, 1), np.float32)
+    line, steps = 1, 0
+    while ctrl_c_at_line(line, partial(envs.step, actions), ("_start_step", "prepare", "start")):
+        if envs._flight.lifecycle.in_flight:
+            envs.step_wait()
+            steps += 1
+        envs.step_slots([0, 1], actions)
+        steps += 1
+        assert envs.get_attr("steps") == (steps, steps)
+        line += 1
+    assert line > 20
 
 
 def test_many_interrupts_lose_no_row(make_workers):

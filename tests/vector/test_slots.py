@@ -477,6 +477,18 @@ def test_reset_drops_what_is_in_flight(make_workers):
     assert np.array_equal(first[:, :2], buffers["observation"][:, :2])
 
 
+@pytest.mark.parametrize("in_process", [True, False])
+def test_reset_drops_empty_slots_too(make, in_process):
+    """They have a ticket like any other, which doesn't stay open for ever."""
+    envs = make(walks(2), 1, in_process=in_process)
+    envs.reset()
+    ticket = envs.submit_slots([], np.zeros((0, 2), np.float32))
+    envs.reset()
+    assert envs.open_tickets == ()
+    with pytest.raises(RuntimeError, match="dropped by a reset"):
+        envs.wait_slots(ticket)
+
+
 def test_an_error_breaks_with_its_environment_named(make_workers):
     """Where it is waited for; a slot that was done before can still be had."""
     envs = make_workers([faulty(Walk, "step", raising(KeyError, "x")), Walk], 1)
