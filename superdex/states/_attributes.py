@@ -1,7 +1,7 @@
 """What an object remembers in its attributes ↔ a tree of plain values.
 
 Attributes that hold plain values are its state, configuration included: what `set_attr` set goes
-with it. What else an attribute holds is one of these: part of how it is built (spaces, modules) or
+with it. What else an attribute holds is one of these: part of how it is built (spaces, loggers) or
 drawn, and left alone; a live view of a simulation, whose state is captured elsewhere; a constant
 that may be exchanged for another, such as a function (`_constants`); or something that may hold
 state of its own, which can't be captured.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import time
-import types
 from collections.abc import Collection, Hashable, Iterator
 from functools import cache
 from typing import Any, cast
@@ -51,14 +50,7 @@ _DRAWN_BY = frozenset("cv2 glfw gymnasium imageio matplotlib mujoco pygame PIL".
 """The packages whose objects are left alone there."""
 
 _ATOMS = (bool, int, float, str, bytes, complex)
-_CONFIGURATION = (
-    gym.Space,
-    type,
-    types.ModuleType,
-    np.ufunc,
-    logging.Logger,
-    gym.envs.registration.EnvSpec,
-)
+_CONFIGURATION = (gym.Space, logging.Logger, gym.envs.registration.EnvSpec)
 _RUNNING, _ELAPSED = "running mean", "elapsed"
 _LIFETIME = frozenset("episode_count time_queue return_queue length_queue episode_id".split())
 """What goes on from episode to episode, beside running means."""

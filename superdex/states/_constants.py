@@ -2,8 +2,8 @@
 
 `self.phase = Phase.WALK` and `self.behaviour = self._walk` are state, though neither is plain. An
 own method and an enumeration's member are kept by name, a frozen data class by its fields. Of a
-function it is kept which one it is, with all that it has bound: another one in its place is
-noticed. What a function may draw or count with can't be captured, so such a function is refused.
+function or class it is kept which one it is, with all that it has bound: another one in its place
+is noticed. What a function may draw or count with can't be captured, so such a function is refused.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import types
 from collections import deque
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
+from pathlib import PurePath
 from typing import Any
 
 import gymnasium as gym
@@ -37,6 +38,7 @@ _FUNCTIONS = (
     types.MethodType,
     functools.partial,
 )
+_FIXED = (type, types.ModuleType, np.ufunc, np.dtype, PurePath)
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic, np.ndarray)
 
 
@@ -62,7 +64,7 @@ def pack_constant(value: Any, owner: Any) -> list[Any] | None:
         name = value.__func__.__name__
         if getattr(type(owner), name, None) is value.__func__:
             return [_METHOD, name]
-    if isinstance(value, _FUNCTIONS):
+    if isinstance(value, _FUNCTIONS + _FIXED):
         try:
             return [_FUNCTION, describe(value, owner)]
         except RecursionError:
@@ -129,7 +131,7 @@ def describe(value: Any, owner: Any) -> str:
         return title_of(value)
     if isinstance(value, types.ModuleType | np.ufunc):
         return value.__name__
-    if isinstance(value, gym.Space | enum.Enum | logging.Logger):
+    if isinstance(value, gym.Space | enum.Enum | logging.Logger | np.dtype | PurePath):
         return str(value)
     if _is_frozen(type(value)):
         values = [getattr(value, field.name) for field in dataclasses.fields(value)]

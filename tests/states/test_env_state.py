@@ -386,7 +386,7 @@ def test_another_function_in_its_place_is_noticed():
     data, tag = captured(other)
     with pytest.raises(ValueError, match=r"another Pushed, with another 'tool'"):
         restored(third, data, tag)
-    with pytest.raises(ValueError, match=r"another Pushed, with another 'tool'"):
+    with pytest.raises(ValueError, match=r"another Pushed, with another 'tool': expected tanh"):
         restored(one, data, tag)
 
 
@@ -440,7 +440,15 @@ def test_an_attribute_that_is_no_plain_value_is_named(make, message):
 
 def test_functions_and_constants_are_left_alone():
     """They are how an environment is built."""
-    for tool in (np.tanh, partial(np.add, 1), lambda: check_exact, captured, np, Box):
+    for tool in (
+        np.tanh,
+        partial(np.add, 1),
+        lambda: check_exact,
+        captured,
+        np,
+        Box,
+        np.dtype("f4"),
+    ):
         check_exact(partial(Pushed, tool))
 
 
