@@ -11,7 +11,7 @@ import numpy as np
 
 from superdex.buffers._spec import ArraySpec
 
-__all__ = ["check_buffers", "check_env_ids"]
+__all__ = ["check_buffers", "check_env_ids", "check_rows"]
 
 _NOTHING = "Nothing has changed."
 _MASK = "; np.flatnonzero(mask) gives those of a mask"
@@ -132,6 +132,16 @@ def check_env_ids(env_ids: Any, num_envs: int) -> np.ndarray:
             f"more than once. {_NOTHING}"
         )
     return rows
+
+
+def check_rows(rows: Any, num_envs: int) -> None:
+    """Raise `ValueError` unless a slot can have that many rows."""
+    is_integer = isinstance(rows, int | np.integer) and not isinstance(rows, bool)
+    if not is_integer or not 0 <= rows <= num_envs:
+        raise ValueError(
+            f"rows must be an integer from 0 to {num_envs}, the number of environments, got "
+            f"{rows!r}."
+        )
 
 
 def _as_integers(env_ids: Any) -> np.ndarray:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from superdex.buffers._checks import check_buffers, check_env_ids
+from superdex.buffers._checks import check_buffers, check_env_ids, check_rows
 from superdex.buffers._ids import Ids
 from superdex.buffers._slots import SlotBatch, slot_partitions
 from superdex.buffers._spec import ArraySpec, BatchSpec, allocate
@@ -124,7 +124,8 @@ class BufferedSteps:
     def reset_into(self, buffers: Buffers, *, seed: Any = None, options: Any = None) -> Any:
         """Reset all environments and write the first observations to buffers.
 
-        Rewards and flags are written too: zeros, False, and True for `action_valid`.
+        Rewards and flags are written too: zeros, False, and True for `action_valid`. So is
+        `action`, with zeros, unless it is missing.
 
         Args:
             buffers: Arrays as `batch_spec` says; no reference to them is kept.
@@ -227,9 +228,16 @@ class BufferedSteps:
         return slot_partitions(self.num_envs, n)
 
     def slot_batch_spec(self, rows: int) -> BatchSpec:
-        """Return the arrays of a slot of that many environments, as `batch_spec` does."""
-        spec = self.batch_spec()
-        return {name: ArraySpec((rows, *shape[1:]), dtype) for name, (shape, dtype) in spec.items()}
+        """Return the arrays of a slot of that many environments, as `batch_spec` does.
+
+        Raises:
+            ValueError: If `rows` is no integer from 0 to `num_envs`.
+        """
+        check_rows(rows, self.num_envs)
+        return {
+            name: ArraySpec((int(rows), *shape[1:]), dtype)
+            for name, (shape, dtype) in self.batch_spec().items()
+        }
 
     def observe_slots(self, env_ids: Any) -> Any:
         """Return the last results of some environments; nothing moves.

@@ -97,6 +97,8 @@ class _Encoder:
             inside: It is left unmarked itself.
         """
         kind = type(tree)
+        if kind is memoryview:  # msgpack would make bytes of it
+            raise Unencodable("a memoryview is no plain value")
         if kind is bytearray or (not inside and id(tree) in self._sharing.twice):
             return _Held(tree)
         if kind is list:

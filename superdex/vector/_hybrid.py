@@ -24,6 +24,7 @@ from dataclasses import replace
 from functools import partial
 from math import inf
 from multiprocessing.util import Finalize
+from time import perf_counter
 from types import TracebackType
 from typing import Any, Self
 
@@ -50,7 +51,7 @@ from superdex.vector._collector import Collector
 from superdex.vector._episodes import Ledger, Revival
 from superdex.vector._faults import FaultPolicy
 from superdex.vector._flight import Flight
-from superdex.vector._into import BufferCalls
+from superdex.vector._into import BufferCalls, ChosenResets
 from superdex.vector._layout import batch_layout, batch_spec
 from superdex.vector._local import LocalPool
 from superdex.vector._outputs import FIRST_ALLOCATED, WRITTEN_BY_WORKERS
@@ -379,15 +380,19 @@ class HybridVectorEnv(
             The first observations, (num_envs, …), and infos.
 
         Raises:
-            ValueError: If seeds or options are not as above; nothing was reset then.
-            CallTimeout: When the time is up; `reset_wait` goes on.
+            ValueError: If seeds or options are not as above; nothing was reset or dropped then.
+            CallTimeout: When the time is up; `reset_wait` goes on. Where what was in flight before
+                took too long, that is still in flight, and `reset` may be called again.
             WorkerRaised, WorkerDied: If an environment fails; then it is broken.
         """
         check_timeout(timeout)
         try:
-            self._drain()
-            self._start_full_reset(seed, options, None)
-            return self.reset_wait(timeout)
+            self._check_can("reset")
+            chosen = self._chosen_resets(seed, options)
+            left = self._drain(self._limit(timeout))
+            self._flight.lifecycle.check("reset")
+            self._start_reset(*chosen)
+            return self.reset_wait(left)
         except KeyboardInterrupt:
             self._flight.interrupt()
             raise
@@ -395,10 +400,9 @@ class HybridVectorEnv(
     def reset_async(self, *, seed: Seed = None, options: Options = None) -> None:
         """Start `reset`; `reset_wait` returns its result."""
         self._flight.lifecycle.check("reset", "reset_async")
-        self._start_full_reset(seed, options, None)
+        self._start_reset(*self._chosen_resets(seed, options))
 
-    def _start_full_reset(self, seed: Seed, options: Options, place: int | None) -> None:
-        self._flight.lifecycle.check("reset")
+    def _chosen_resets(self, seed: Seed, options: Options) -> ChosenResets:
         rows: Sequence[int] = range(self.num_envs)
         if isinstance(options, Mapping) and "reset_mask" in options:
             mask = options["reset_mask"]
@@ -407,9 +411,7 @@ class HybridVectorEnv(
             options = {key: value for key, value in options.items() if key != "reset_mask"}
         all_seeds = normalize_seeds(seed, range(self.num_envs))
         all_options = normalize_options(options, self.num_envs)
-        self._start_reset(
-            rows, [all_seeds[row] for row in rows], [all_options[row] for row in rows], place
-        )
+        return rows, [all_seeds[row] for row in rows], [all_options[row] for row in rows]
 
     def reset_wait(self, timeout: float | None = None) -> BatchedResetResult:
         """Wait for the reset in flight and return its result.
@@ -489,6 +491,7 @@ class HybridVectorEnv(
         partial = len(rows) < self.num_envs
         target = self._collector.next_target(place, keep_observation=partial)
         self._ids.advance(np.array(rows, np.intp) if partial else None)
+        self._action[list(rows) if partial else ...] = 0  # none led to what they show
         self._flight.start("reset", Command.RESET, target, payloads)
         if self._unready is not None:
             self._unready[list(rows)] = False
@@ -572,10 +575,11 @@ class HybridVectorEnv(
     def _limit(self, timeout: float | None) -> float | None:
         return self._timeout if timeout is None else timeout
 
-    def _drain(self) -> None:
-        """Wait for what was interrupted or is in flight, and drop its results."""
-        self._note_result(self._flight.drain())
-        self._drop_slots()
+    def _drain(self, timeout: float | None) -> float | None:
+        started = perf_counter()
+        self._note_result(self._flight.drain(timeout))
+        self._drop_slots(timeout)
+        return None if timeout is None else max(0.0, float(timeout) + started - perf_counter())
 
     def _note_result(self, call: str | None) -> None:
         """Note what a step or reset that has come to its end says of the environments' episodes."""

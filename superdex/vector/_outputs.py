@@ -146,6 +146,34 @@ class Outputs:
             array[rows] = results[name]
         self.note_rows(rows)
 
+    def make_room(self, buffers: Mapping[str, np.ndarray], busy: np.ndarray) -> None:
+        """Have last results elsewhere than in arrays that are about to be written.
+
+        Those may be parts of a buffer that the caller allocated, and be for other rows.
+
+        Args:
+            buffers: The arrays, (rows, …).
+            busy: (num_envs,) bool, rows that workers are at; they write to the buffer for slots.
+        """
+        if len(self._buffers) == FIRST_ALLOCATED:
+            return
+        for number in self.in_use():
+            if number < FIRST_ALLOCATED or not self._overlap(number, buffers):
+                continue
+            rows = np.flatnonzero((self.home == number) & ~busy)
+            results = self.last_results(rows)
+            self.put(rows, results)
+            self.copies += len(results)
+            self.bytes_copied += sum(array.nbytes for array in results.values())
+
+    def _overlap(self, number: int, buffers: Mapping[str, np.ndarray]) -> bool:
+        """Return whether arrays of the caller may lie in that buffer."""
+        return any(
+            np.may_share_memory(array, buffers[name])
+            for array in self._buffers[number].values()
+            for name in self._names
+        )
+
     def _only_home(self, rows: np.ndarray | None) -> int | None:
         """Return the buffer with the last results of all these rows, if it is one."""
         if self._home_of_all is not None or rows is None or len(rows) == 0:

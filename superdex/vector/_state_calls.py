@@ -50,6 +50,7 @@ class StateCalls:
     _flight: Flight
     _calls: EnvCalls
     _collector: Collector
+    _action: np.ndarray
     _ids: Ids
     _ledger: Ledger | None
     _unready: np.ndarray | None
@@ -226,6 +227,7 @@ class StateCalls:
             return
         rows, state = restore
         self._collector.outputs.put(np.array(rows, np.intp), state.results)
+        self._action[rows] = 0
         ended = state.results["ended"]
         if self._mode is AutoresetMode.DISABLED or self._unready is not None:
             if self._unready is None:
@@ -395,11 +397,10 @@ def _check_dict(state: Mapping[str, Any]) -> None:
         )
     for key, kind in _KEYS.items():
         if not isinstance(state[key], kind):
-            hint = " Decode it from base64 first." if isinstance(state[key], str) else ""
-            raise TypeError(
-                f"The value of {key!r} is not what state_dict returned: expected "
-                f"{getattr(kind, '__name__', kind)}, got {type(state[key]).__name__}."
-                f"{hint if key == 'states' else ''}"
+            hint = " Decode it from base64." if key == "states" else ""
+            raise ValueError(
+                f"This is not what state_dict returned: expected {key} of type "
+                f"{getattr(kind, '__name__', kind)}, got {type(state[key]).__name__}.{hint}"
             )
     if state["version"] > _VERSION:
         raise ValueError(

@@ -158,6 +158,8 @@ def test_a_bytearray_can_still_be_changed():
         np.zeros(2, [("a", int)]),
         int,
         {"deep": [1, {"er": object()}]},
+        memoryview(b"x"),
+        {"deep": ([memoryview(b"x")],)},
     ],
 )
 def test_what_is_not_plain_is_refused(value):

@@ -369,6 +369,39 @@ def test_a_buffer_is_dropped_with_its_first_array():
     assert known.find(arrays_of()) is None
 
 
+@pytest.mark.parametrize("in_process", [True, False])
+def test_slots_written_to_parts_of_one_leave_other_rows_as_they_were(make, in_process):
+    """Though those parts hold the last results of other rows, which rest."""
+    envs = fixed(make, in_process)
+    (buffers,) = envs.allocate_buffers(1)
+    for _ in range(3):
+        envs.step_into(NO_ACTIONS, buffers)
+    before = envs.observe_slots(range(4))
+    half = {name: array[:2] for name, array in buffers.items()}
+    ticket = envs.submit_slots([1], NO_ACTIONS[:1])
+    envs.step_slots_into([2, 0], NO_ACTIONS[:2], half)
+    assert half["env_id"].tolist() == [2, 0]
+    envs.wait_slots(ticket)
+    resting, moved = envs.observe_slots([3]), envs.observe_slots([0, 1, 2])
+    assert resting.observation.tobytes() == before.observation[3:].tobytes()
+    assert (moved.observation == before.observation[:3] + 1).all()
+    shown = envs.reset_envs([0]).observation
+    assert shown[1:].tobytes() == envs.observe_slots([1, 2, 3]).observation.tobytes()
+    assert shown[3:].tobytes() == before.observation[3:].tobytes()
+
+
+def test_all_rows_of_one_can_be_read_into_it_in_another_order(make):
+    """Which does not change what the rows show afterwards."""
+    envs = make(walks(4), num_workers=2)
+    (buffers,) = envs.allocate_buffers(1)
+    envs.reset_into(buffers, seed=1)
+    before = buffers["observation"].copy()
+    for _ in range(2):
+        envs.observe_slots_into([3, 2, 1, 0], buffers)
+        assert np.array_equal(buffers["observation"], before[::-1])
+    assert np.array_equal(envs.observe_slots(range(4)).observation, before)
+
+
 def make_outputs() -> tuple[Outputs, dict[str, np.ndarray]]:
     names = ("observation", "reward", "terminated", "truncated", "autoreset", "action_valid")
     arrays: dict[str, np.ndarray] = {name: np.zeros((3, 4)) for name in names}
