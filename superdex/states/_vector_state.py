@@ -23,6 +23,9 @@ RESULTS = ("observation", "reward", "terminated", "truncated", "autoreset", "act
 """The results of a row that are kept with its state. "ended" is True where its episode is over and
 the next one has not begun. With SAME_STEP there is "final_observation" too."""
 
+_FLAGS = ("terminated", "truncated", "autoreset", "action_valid", "ended")
+"""Those that are bools, one for each row."""
+
 
 @dataclass(frozen=True, eq=False)
 class VectorState:
@@ -167,6 +170,10 @@ class VectorState:
             } == set(RESULTS)
             fits &= all(len(array) == len(state.rows) for array in results.values())
             fits &= all(isinstance(row, bytes) for row in state.rows)
+            fits &= all(isinstance(tag, dict) for tag in state.tags)
+            fits &= all(
+                results[name].dtype == np.bool_ and results[name].ndim == 1 for name in _FLAGS
+            )
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             raise ValueError(f"The state of environments is damaged: {error!r}.") from error
         if not fits:

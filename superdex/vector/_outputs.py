@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -123,13 +123,15 @@ class Outputs:
             self._gather(name, rows, results[name], home)
         return results
 
-    def check(self, results: Mapping[str, np.ndarray]) -> None:
-        """Check that `put` can take these results.
+    def check(self, results: Mapping[str, np.ndarray], names: Iterable[str] | None = None) -> None:
+        """Check that `put` can take these results, or only those named.
 
         Raises:
             ValueError: If one is missing, or has another shape or dtype.
         """
-        for name, array in self._buffers[SLOT_BUFFER].items():
+        buffer = self._buffers[SLOT_BUFFER]
+        for name in buffer if names is None else names:
+            array = buffer[name]
             got = results.get(name)
             if got is None or got.shape[1:] != array.shape[1:] or got.dtype != array.dtype:
                 found = "nothing" if got is None else f"{got.shape[1:]} of {got.dtype}"

@@ -16,6 +16,7 @@ import pytest
 from superdex.envs import CartPoleEnv
 from superdex.states import VectorState
 from superdex.states import _vector_state as module
+from superdex.states._codec import encode
 from superdex.states._sealed import seal
 from superdex.vector import HybridVectorEnv
 
@@ -104,6 +105,41 @@ def test_a_newer_format_is_named(state):
     newer = seal(module._MAGIC, module._VERSION + 1, b"whatever")
     with pytest.raises(ValueError, match=r"format 2, written by a newer version.*Update superdex"):
         VectorState.from_bytes(newer)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tags": ["x"]},
+        {"tag": [9] * 5},
+        {"rows": []},
+        {"results": {}},
+    ],
+)
+def test_parts_that_do_not_fit_together_are_refused(state, change):
+    """Even where the checksum is right."""
+    body = encode(state._to_tree() | change)
+    with pytest.raises(ValueError, match="damaged"):
+        VectorState.from_bytes(seal(module._MAGIC, module._VERSION, body))
+
+
+def test_flags_of_another_shape_are_refused(state):
+    """There is one bool for each row."""
+    ended = np.zeros((state.num_envs, 2), np.bool_)
+    body = encode(state._to_tree() | {"results": state.results | {"ended": ended}})
+    with pytest.raises(ValueError, match="parts don't fit together"):
+        VectorState.from_bytes(seal(module._MAGIC, module._VERSION, body))
+
+
+def test_a_link_stays_a_link(state, tmp_path):
+    """What it leads to is written, and a name may be as long as the system allows."""
+    target = tmp_path / ("n" * 250)
+    (tmp_path / "link").symlink_to(target)
+    for _ in range(2):
+        state.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert VectorState.load(target) == state
+    assert len([*tmp_path.iterdir()]) == 2
 
 
 class Bomb:
