@@ -56,8 +56,8 @@ from superdex.vector._layout import batch_layout, batch_spec
 from superdex.vector._local import LocalPool
 from superdex.vector._outputs import FIRST_ALLOCATED, WRITTEN_BY_WORKERS
 from superdex.vector._pool import WorkerPool
-from superdex.vector._process import refuse_in_unguarded_main, warn_of_crowd
-from superdex.vector._protocol import Command, Construction, ResetRequest, Word
+from superdex.vector._process import ctrl_c_held_back, refuse_in_unguarded_main, warn_of_crowd
+from superdex.vector._protocol import Command, Construction, ResetRequest, Target, Word
 from superdex.vector._results import BatchedResetResult, BatchedStepResult
 from superdex.vector._row_calls import RowCalls
 from superdex.vector._seeding import (
@@ -467,6 +467,14 @@ class HybridVectorEnv(
             self._flight.interrupt()
             raise
 
+    def _start_with_news(
+        self, call: str, command: int, target: Target, payloads: Sequence[bytes]
+    ) -> None:
+        """Start a call whose payloads tell all workers of the info columns, and note that."""
+        with ctrl_c_held_back():  # both or neither: they must agree on what a column is
+            self._collector.note_told()
+            self._flight.start(call, command, target, payloads)
+
     def _start_reset(
         self,
         rows: Sequence[int],
@@ -485,14 +493,13 @@ class HybridVectorEnv(
             requests[worker].options.append(chosen)
         payloads = _remote.dump_requests(requests, "options of reset")
         self._flight.check_alive("reset")
-        self._collector.note_told()
         if self._allocated.dropped:
             self._give_back()
         partial = len(rows) < self.num_envs
         target = self._collector.next_target(place, keep_observation=partial)
         self._ids.advance(np.array(rows, np.intp) if partial else None)
         self._action[list(rows) if partial else ...] = 0  # none led to what they show
-        self._flight.start("reset", Command.RESET, target, payloads)
+        self._start_with_news("reset", Command.RESET, target, payloads)
         if self._unready is not None:
             self._unready[list(rows)] = False
             if self._mode is not AutoresetMode.DISABLED and not self._unready.any():
@@ -546,9 +553,11 @@ class HybridVectorEnv(
         np.copyto(self._action, actions, casting="same_kind")
         columns = self._collector.news_for_workers()
         payloads = [] if columns is None else [_remote.dumps(columns)] * self.num_workers
-        if columns is not None:
-            self._collector.note_told()
-        self._flight.start("step", Command.STEP, self._collector.next_target(place), payloads)
+        target = self._collector.next_target(place)
+        if columns is None:
+            self._flight.start("step", Command.STEP, target, payloads)
+        else:
+            self._start_with_news("step", Command.STEP, target, payloads)
 
     def step_wait(self, timeout: float | None = None) -> BatchedStepResult:
         """Wait for the step in flight and return its result.
