@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -100,6 +100,34 @@ class VectorState:
             tuple(self.tags[i] for i in at),
             tuple(self.rows[i] for i in at),
             {name: array[at] for name, array in self.results.items()},
+        )
+
+    @classmethod
+    def concatenate(cls, states: Iterable[VectorState]) -> Self:
+        """Return the states of several captures as one, in their order.
+
+        Raises:
+            TypeError: If one is no `VectorState`.
+            ValueError: If there is none, or if what environments showed last differs in names,
+                dtypes or shapes, as it does between classes and autoreset modes.
+        """
+        states = list(states)
+        for state in states:
+            if not isinstance(state, VectorState):
+                raise TypeError(f"concatenate takes VectorStates, got {type(state).__name__}.")
+        forms = [
+            {name: (array.dtype, array.shape[1:]) for name, array in state.results.items()}
+            for state in states
+        ]
+        if not states or any(form != forms[0] for form in forms):
+            raise ValueError(
+                "concatenate takes one or more VectorStates of environments with the same "
+                f"observations and the same autoreset mode, got {states!r}."
+            )
+        return cls(
+            tuple(tag for state in states for tag in state.tags),
+            tuple(row for state in states for row in state.rows),
+            {name: np.concatenate([s.results[name] for s in states]) for name in forms[0]},
         )
 
     def __eq__(self, other: object) -> bool:

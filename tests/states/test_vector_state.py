@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from superdex.envs import CartPoleEnv
+from superdex.envs import CartPoleEnv, HalfCheetahEnv
 from superdex.states import VectorState
 from superdex.states import _vector_state as module
 from superdex.states._codec import encode
@@ -55,6 +55,26 @@ def test_some_are_chosen_in_any_order(state):
     )
     with pytest.raises(IndexError):
         state[4]
+
+
+def test_several_captures_are_put_together(state):
+    """As if they had been captured at once, for a bank of states from several moments."""
+    assert VectorState.concatenate([state[[0, 1]], state[2:]]) == state
+
+
+@pytest.mark.parametrize(("others", "error"), [([], ValueError), ([b""], TypeError)])
+def test_nothing_but_states_is_put_together(others, error):
+    """At least one, and each a state."""
+    with pytest.raises(error, match="concatenate takes"):
+        VectorState.concatenate(others)
+
+
+def test_states_with_other_observations_are_not_put_together(state):
+    """They would fit no vector environment."""
+    with HybridVectorEnv([HalfCheetahEnv], in_process=True) as envs:
+        envs.reset(seed=0)
+        with pytest.raises(ValueError, match="the same observations"):
+            VectorState.concatenate([state, envs.capture_states()])
 
 
 def test_its_arrays_can_not_be_changed(state):
