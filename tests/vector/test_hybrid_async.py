@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 import signal
@@ -324,6 +325,8 @@ def ctrl_c_at_line(number, function, names=()):
         return trace_line
 
     before = sys.gettrace()
+    gc.collect()
+    gc.disable()  # what earlier tests left would be collected amid it, and interrupted then
     sys.settrace(trace)
     try:
         function()
@@ -331,6 +334,7 @@ def ctrl_c_at_line(number, function, names=()):
         return True
     finally:
         sys.settrace(before)
+        gc.enable()
     return False
 
 
