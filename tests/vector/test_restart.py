@@ -168,9 +168,8 @@ def test_a_run_without_seeds(restarting):
     assert envs.autoreset_mask.tolist() == [True, True, False, False]
 
 
-@pytest.mark.parametrize(("env_class", "shared"), [(AntEnv, True), (CartPoleEnv, False)])
-def test_physics(restarting, tmp_path, env_class, shared):
-    """On scenes that are shared and not, with contacts."""
+def physics_run(restarting, tmp_path, env_class, *, shared):
+    """Return a run whose first worker dies over its 13th step, and actions for it."""
     cfg = {"use_shared_scenes": shared, "steps_per_episode": 25, "reset_noise_scale": 0.1}
     builds = [partial(env_class, cfg)] * 4
     env_fns = [*builds]
@@ -178,7 +177,14 @@ def test_physics(restarting, tmp_path, env_class, shared):
     run = Run(restarting(env_fns, 2), builds)
     run.reset(seed=5)
     rng = np.random.default_rng(1)
-    run.run(rng.uniform(-1, 1, (40, *run.envs.action_space.shape)).astype(np.float32))
+    return run, rng.uniform(-1, 1, (40, *run.envs.action_space.shape)).astype(np.float32)
+
+
+@pytest.mark.parametrize(("env_class", "shared"), [(AntEnv, True), (CartPoleEnv, False)])
+def test_physics(restarting, tmp_path, env_class, shared):
+    """On scenes that are shared and not, with contacts."""
+    run, actions = physics_run(restarting, tmp_path, env_class, shared=shared)
+    run.run(actions)
     assert run.restarts == [1, 0]
 
 
