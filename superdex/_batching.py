@@ -7,6 +7,7 @@ that they share.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -65,11 +66,16 @@ class EnvBatch(Protocol):
             actions: (K, …), of the action space's dtype; may be changed.
             observation: (K, …), written in full; rows that were not stepped hold no meaning.
             reward: (K,), likewise.
-            rows: Which environments, sorted; all if None. Others stay as they are.
+            rows: Which environments, sorted; all if None. What is left of others
+                is undefined outside of `others_at_rest`.
 
         Raises:
             RowError: If one can't be stepped.
         """
+        ...
+
+    def others_at_rest(self, rows: NDArray[np.int32]) -> AbstractContextManager[None]:
+        """Inside, a step of `rows` may write to others, which are as before after it."""
         ...
 
     def adopt(self, row: int) -> None:

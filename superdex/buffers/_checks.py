@@ -11,9 +11,10 @@ import numpy as np
 
 from superdex.buffers._spec import ArraySpec
 
-__all__ = ["check_buffers", "check_env_ids"]
+__all__ = ["check_buffers", "check_env_ids", "check_rows"]
 
 _NOTHING = "Nothing has changed."
+_MASK = "; np.flatnonzero(mask) gives those of a mask"
 
 
 def check_buffers(
@@ -41,8 +42,10 @@ def check_buffers(
         ValueError: buffers['reward'] must be float64 of shape (4,), got the shape (3,). Nothing ...
     """
     if not isinstance(buffers, Mapping):
+        several = isinstance(buffers, list | tuple) and {*map(type, buffers)} == {dict}
+        hint = " Pass one of its dicts, such as buffers[0]." if several else ""
         raise ValueError(
-            f"buffers must be a dict of arrays by name, got {type(buffers)}. {_NOTHING}"
+            f"buffers must be a dict of arrays by name, got {type(buffers)}. {_NOTHING}{hint}"
         )
     bounds: list[tuple[int, int, str]] = []
     for name, expected in spec.items():
@@ -131,19 +134,32 @@ def check_env_ids(env_ids: Any, num_envs: int) -> np.ndarray:
     return rows
 
 
+def check_rows(rows: Any, num_envs: int) -> None:
+    """Raise `ValueError` unless a slot can have that many rows."""
+    is_integer = isinstance(rows, int | np.integer) and not isinstance(rows, bool)
+    if not is_integer or not 0 <= rows <= num_envs:
+        raise ValueError(
+            f"rows must be an integer from 0 to {num_envs}, the number of environments, got "
+            f"{rows!r}."
+        )
+
+
 def _as_integers(env_ids: Any) -> np.ndarray:
     if isinstance(env_ids, np.ndarray):
         ids = env_ids
     elif isinstance(env_ids, Sequence) and not isinstance(env_ids, str | bytes):
-        if any(isinstance(env_id, bool | np.bool_) for env_id in env_ids):
-            raise ValueError(f"env_ids must be integers, got {env_ids!r}. {_NOTHING}")
+        for env_id in env_ids:
+            if isinstance(env_id, bool | np.bool_) or not isinstance(env_id, int | np.integer):
+                hint = _MASK if isinstance(env_id, bool | np.bool_) else ""
+                raise ValueError(f"env_ids must be integers, got {env_id!r}{hint}. {_NOTHING}")
         ids = np.asarray(env_ids) if len(env_ids) else np.empty(0, np.intp)
     else:
         raise ValueError(
             f"env_ids must be a sequence or an array of integers, got {type(env_ids)}. {_NOTHING}"
         )
     if ids.dtype.kind not in "iu":
-        raise ValueError(f"env_ids must be integers, got the dtype {ids.dtype}. {_NOTHING}")
+        hint = _MASK if ids.dtype.kind == "b" else ""
+        raise ValueError(f"env_ids must be integers, got the dtype {ids.dtype}{hint}. {_NOTHING}")
     return ids
 
 

@@ -19,6 +19,7 @@ kept, and the arrays are made when somebody asks. After a partial step each row 
 from __future__ import annotations
 
 import itertools
+import os
 import random
 from typing import Any, Protocol
 
@@ -33,6 +34,16 @@ _COUNTS = 1 << _COUNT_BITS
 _NONCES = (1 << 19) - 1
 
 _nonces = itertools.count(random.SystemRandom().randrange(_NONCES))
+
+
+def _begin_elsewhere() -> None:
+    """Have a forked process give other nonces than the one that it was forked from."""
+    global _nonces
+    _nonces = itertools.count(random.SystemRandom().randrange(_NONCES))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_elsewhere)
 
 
 def _next_nonce() -> int:

@@ -18,7 +18,8 @@ class SlotBatch(NamedTuple):
         reward: (rows,) float64.
         terminated: (rows,) bool.
         truncated: (rows,) bool.
-        action_valid: (rows,) bool; False where the row was reset in the place of the action.
+        action_valid: (rows,) bool; False where the row was reset, in the place of the action or
+            by a call: it is no transition then.
         state_id: (rows,) uint64, to be given with the next action.
         episode_id: (rows,) uint64, of the episode that the observation is of.
         final_observation: (rows, …), of use where an episode ended; None unless the autoreset mode

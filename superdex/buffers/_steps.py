@@ -11,13 +11,14 @@ written, so they may be a view of an array that is written to.
 
 from __future__ import annotations
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from superdex.buffers._checks import check_buffers, check_env_ids
+from superdex.buffers._checks import check_buffers, check_env_ids, check_rows
 from superdex.buffers._ids import IdSource
 from superdex.buffers._slots import SlotBatch, slot_partitions
 from superdex.buffers._spec import ArraySpec, BatchSpec, allocate
@@ -143,7 +144,8 @@ class BufferedSteps:
     def reset_into(self, buffers: Buffers, *, seed: Any = None, options: Any = None) -> Any:
         """Reset all environments and write the first observations to buffers.
 
-        Rewards and flags are written too, as they are after a reset.
+        Rewards and flags are written too: zeros, and False for `action_valid` too, since
+        there was no action. So is `action`, with zeros, unless it is missing.
 
         Args:
             buffers: Arrays as `batch_spec` says; no reference to them is kept.
@@ -240,9 +242,16 @@ class BufferedSteps:
         return slot_partitions(self.num_envs, n)
 
     def slot_batch_spec(self, rows: int) -> BatchSpec:
-        """Return the arrays of a slot of that many environments, as `batch_spec` does."""
-        spec = self.batch_spec()
-        return {name: ArraySpec((rows, *shape[1:]), dtype) for name, (shape, dtype) in spec.items()}
+        """Return the arrays of a slot of that many environments, as `batch_spec` does.
+
+        Raises:
+            ValueError: If `rows` is no integer from 0 to `num_envs`.
+        """
+        check_rows(rows, self.num_envs)
+        return {
+            name: ArraySpec((int(rows), *shape[1:]), dtype)
+            for name, (shape, dtype) in self.batch_spec().items()
+        }
 
     def observe_slots(self, env_ids: Any) -> Any:
         """Return the last results of some environments; nothing moves.
@@ -390,11 +399,27 @@ class BufferedSteps:
     ) -> np.ndarray:
         """Check everything about a slot but its buffers; return its rows as intp."""
         self._check_can(call)
-        rows = self._checked_rows(call, env_ids)
+        try:
+            rows = self._checked_rows(call, env_ids)
+        except ValueError as error:
+            if not self._are_swapped(env_ids, actions):
+                raise
+            order = ", ".join(inspect.signature(getattr(self, call)).parameters)
+            raise ValueError(
+                f"{error} The arguments seem to be swapped: it is {call}({order})."
+            ) from None
         self._check_actions(actions, rows)
         for ids in state_ids:  # one or none
             self._ids.check(ids, rows)
         return rows
+
+    def _are_swapped(self, env_ids: Any, actions: Any) -> bool:
+        """Return whether each of two arguments would do as the other."""
+        try:
+            self._check_actions(env_ids, check_env_ids(actions, self.num_envs))
+        except ValueError:
+            return False
+        return True
 
     # ── moving and writing ──────────────────────────────────────────────────────────────────────
 

@@ -117,23 +117,13 @@ class SceneEnvBatch:
             actions: (K, size), of the action space's dtype.
             observation: (K, size), written in full; rows that were not stepped hold no meaning.
             reward: (K,), likewise.
-            rows: Which environments, sorted; all if None. Others stay as they are.
+            rows: Which environments, sorted; all if None.
 
         Raises:
             RowError: If an action is not finite; nothing has moved then.
         """
-        self._check_finite(actions, rows)
-        with self._others_at_rest(rows):
-            return self._step(actions, observation, reward, rows)
-
-    def _step(
-        self,
-        actions: NDArray[Any],
-        observation: NDArray[Any],
-        reward: NDArray[np.float64],
-        rows: NDArray[np.int32] | None,
-    ) -> Transitions:
         body, batch = self._body, self._batch
+        self._check_finite(actions, rows)
         structured_action = body._action_layout.rows(body._action_layout.clipped_rows(actions))
         body._before_step()
         for _ in range(self._calls):
@@ -156,14 +146,11 @@ class SceneEnvBatch:
         return self._transitions(info, *stop)
 
     @contextmanager
-    def _others_at_rest(self, rows: NDArray[np.int32] | None) -> Iterator[None]:
-        """Inside, hooks may write to all environments; those not in `rows` are as before after it.
+    def others_at_rest(self, rows: NDArray[np.int32]) -> Iterator[None]:
+        """Inside, a step may write to all environments; those not in `rows` are as before after it.
 
         A hook writes a whole array: the action of all, say, which is part of the physics' state.
         """
-        if rows is None:
-            yield
-            return
         body, states = self._body, self._batch.states
         resting = np.ones(len(self._envs), np.bool_)
         resting[rows] = False

@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 
 from superdex.scenes._guard import LARGE, names_of
 
-__all__ = ["SIGNATURE", "check_numbers", "digest_of", "numbers_of", "put_numbers"]
+__all__ = [
+    "SIGNATURE",
+    "check_numbers",
+    "digest_of",
+    "numbers_of",
+    "put_numbers",
+    "sized_fields",
+]
 
 SIGNATURE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 
@@ -80,6 +87,21 @@ def put_numbers(
     mujoco.mj_setState(model, data, state, SIGNATURE)  # mj_forward changes the warm start
     for name, view in fields.items():
         view[...] = numbers["fields"][name]
+
+
+def sized_fields(model: mujoco.MjModel) -> tuple[str, ...]:
+    """Return the names of the numbers in a simulation whose count does not depend on its state.
+
+    A step leaves most of what it derives one timestep behind. What depends on contacts and other
+    constraints, which come and go, is not among them.
+    """
+    fresh = mujoco.MjData(model)  # it has none of those yet
+    arrays = {name: getattr(fresh, name) for name in names_of(mujoco.MjData)}
+    return tuple(
+        name
+        for name, array in arrays.items()
+        if isinstance(array, np.ndarray) and array.size and array.dtype.kind == "f"
+    )
 
 
 def digest_of(model: mujoco.MjModel) -> str:

@@ -1,21 +1,19 @@
 """What an object remembers in its attributes ↔ a tree of plain values.
 
 Attributes that hold plain values are its state, configuration included: what `set_attr` set goes
-with it. What else an attribute holds is one of these: part of how it is built (spaces, functions,
-modules) or drawn, and left alone; a live view of a simulation, whose state is captured elsewhere;
-or something that may hold state of its own, which can't be captured.
+with it. What else an attribute holds is one of these: part of how it is built (spaces, loggers) or
+drawn, and left alone; a live view of a simulation, whose state is captured elsewhere; a constant
+that may be exchanged for another, such as a function (`_constants`); or something that may hold
+state of its own, which can't be captured.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import enum
-import functools
 import logging
 import time
-import types
-from collections.abc import Collection, Iterator
-from typing import Any
+from collections.abc import Collection, Hashable, Iterator
+from functools import cache
+from typing import Any, cast
 
 import gymnasium as gym
 import numpy as np
@@ -24,8 +22,10 @@ from gymnasium.wrappers.utils import RunningMeanStd
 
 from superdex.errors import StateCaptureUnsupported
 from superdex.states._codec import Unencodable, encode
+from superdex.states._constants import CONSTANTS, pack_constant, unpack_constant
 
 __all__ = [
+    "attributes_of",
     "capture_attributes",
     "check_attributes",
     "explain_unencodable",
@@ -46,21 +46,12 @@ _DRAWING = frozenset(
 )
 """What is drawn with. A plain value under such a name is state, and is kept."""
 
+_DRAWN_BY = frozenset("cv2 glfw gymnasium imageio matplotlib mujoco pygame PIL".split())
+"""The packages whose objects are left alone there."""
+
 _ATOMS = (bool, int, float, str, bytes, complex)
-_CONFIGURATION = (
-    gym.Space,
-    gym.Env,
-    type,
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    types.MethodType,
-    types.ModuleType,
-    functools.partial,
-    np.ufunc,
-    logging.Logger,
-    gym.envs.registration.EnvSpec,
-)
-_RUNNING, _LITERAL, _ELAPSED = "running mean", "literal", "elapsed"
+_CONFIGURATION = (gym.Space, logging.Logger, gym.envs.registration.EnvSpec)
+_RUNNING, _ELAPSED = "running mean", "elapsed"
 _LIFETIME = frozenset("episode_count time_queue return_queue length_queue episode_id".split())
 """What goes on from episode to episode, beside running means."""
 
@@ -78,37 +69,67 @@ def capture_attributes(owner: Any, left_out: Collection[str] = ()) -> dict[str, 
     """
     captured: dict[str, Any] = {}
     for name, value in _remembered(owner, left_out):
-        kind = type(value)
-        if kind is RunningMeanStd:
+        if type(value) is RunningMeanStd:
             captured[name] = [_RUNNING, [value.mean, value.var, value.count]]
         elif name == "episode_start_time" and isinstance(owner, RecordEpisodeStatistics):
             # a clock means nothing elsewhere: what counts is how long ago it was
             captured[name] = [_ELAPSED, -1.0 if value < 0 else time.perf_counter() - value]
-        elif _is_constant(value):
-            captured[name] = [_LITERAL, repr(value)]
         else:
-            captured[name] = [None, value]
+            try:
+                captured[name] = pack_constant(value, owner) or [None, value]
+            except Unencodable as why:
+                raise _unsupported(owner, name, why) from why
     return captured
 
 
+def attributes_of(owner: Any) -> dict[str, Any]:
+    """Return all attributes of an object, those in slots too."""
+    missing = object()
+    slots: dict[str, Any] = {
+        name: getattr(owner, name, missing) for name in _slots_of(cast(Hashable, type(owner)))
+    }
+    present = {name: value for name, value in slots.items() if value is not missing}
+    return {**present, **vars(owner)}
+
+
+@cache
+def _slots_of(cls: Hashable) -> frozenset[str]:
+    """Return the attributes of a class's objects that are not in their `__dict__`."""
+    names = set()
+    for base in cast(type, cls).__mro__:
+        slots = vars(base).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            is_private = name.startswith("__") and not name.endswith("__")
+            names.add(f"_{base.__name__.lstrip('_')}{name}" if is_private else name)
+    return frozenset(names - {"__dict__", "__weakref__"})
+
+
 def _remembered(owner: Any, left_out: Collection[str]) -> Iterator[tuple[str, Any]]:
-    for name, value in vars(owner).items():
+    for name, value in attributes_of(owner).items():
         if name in _MACHINERY or name in left_out:
             continue
         if value is None or isinstance(value, _ATOMS):
             is_left = name in _DRAWING and (value is None or isinstance(value, bool))
-        elif isinstance(value, np.ndarray):
-            is_left = _is_live(value)
+        elif isinstance(value, gym.Env):
+            # another one has a state of its own
+            is_left = value.unwrapped is owner.unwrapped
         else:
             is_left = isinstance(value, _CONFIGURATION) or _is_of_mujoco(value, owner)
-            is_left = is_left or (name in _DRAWING and not _is_plain(value))
+            is_left = is_left or _is_live(value) or (name in _DRAWING and _is_drawn_by(value))
         if not is_left:
             yield name, value
 
 
-def _is_live(array: np.ndarray) -> bool:
-    """Return whether an array shows memory that belongs to a simulation."""
-    base: Any = array
+def _is_drawn_by(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] in _DRAWN_BY
+
+
+def _is_live(value: Any) -> bool:
+    """Return whether an array, or all arrays in a container, show a simulation's memory."""
+    if type(value) in (list, tuple, dict):
+        parts = list(value.values() if type(value) is dict else value)
+        return bool(parts) and all(_is_live(part) for part in parts)
+    base: Any = value if isinstance(value, np.ndarray) else None
     while isinstance(base, np.ndarray):
         base = base.base
     kind = type(base)
@@ -122,14 +143,6 @@ def _is_of_mujoco(value: Any, owner: Any) -> bool:
         return False
     # a second simulation has a state of its own, which nobody captures
     return kind.__name__ not in ("MjData", "Batch") or value is getattr(owner, "data", None)
-
-
-def _is_constant(value: Any) -> bool:
-    """Return whether a value never changes and is told by its `repr`."""
-    if isinstance(value, enum.Enum):
-        return True
-    parameters = getattr(type(value), "__dataclass_params__", None)
-    return dataclasses.is_dataclass(value) and bool(parameters and parameters.frozen)
 
 
 def _is_plain(value: Any) -> bool:
@@ -146,28 +159,41 @@ def explain_unencodable(owner: Any, captured: dict[str, Any]) -> StateCaptureUns
         try:
             encode(entry)
         except Unencodable as why:
-            return StateCaptureUnsupported(
-                f"The state of {type(owner).__name__} can't be captured: its attribute {name!r} "
-                f"is no plain value ({why}). Define get_state() and set_state(state) in "
-                f"{type(owner).__name__}, with a state of plain values: numbers, strings, lists, "
-                "dicts, NumPy arrays and random generators."
-            )
+            return _unsupported(owner, name, why)
     return StateCaptureUnsupported(f"The state of {type(owner).__name__} can't be captured.")
 
 
-def check_attributes(owner: Any, captured: dict[str, Any]) -> None:
+def _unsupported(owner: Any, name: str, why: Unencodable) -> StateCaptureUnsupported:
+    return StateCaptureUnsupported(
+        f"The state of {type(owner).__name__} can't be captured: its attribute {name!r} "
+        f"is no plain value ({why}). Define get_state() and set_state(state) in "
+        f"{type(owner).__name__}, with a state of plain values: numbers, strings, lists, "
+        "dicts, NumPy arrays and random generators."
+    )
+
+
+def check_attributes(owner: Any, captured: dict[str, Any], left_out: Collection[str] = ()) -> None:
     """Check that captured attributes fit an object.
 
     Raises:
-        ValueError: If something that can't be changed differs.
+        ValueError: If something that can't be changed differs, or is none of them.
     """
+    foreign = [name for name in captured if name in _MACHINERY or name in left_out]
+    if foreign:
+        raise ValueError(
+            f"The state is damaged: {foreign[0]!r} of {type(owner).__name__} is no part of a state."
+        )
+    attributes = attributes_of(owner)
     for name, (kind, value) in captured.items():
-        if kind == _LITERAL and repr(getattr(owner, name, None)) != value:
-            raise ValueError(
-                f"The state is of another {type(owner).__name__}: expected {name}="
-                f"{getattr(owner, name, None)!r}, as here, got {value}."
-            )
-        if kind == _RUNNING and type(getattr(owner, name, None)) is not RunningMeanStd:
+        present: Any = attributes.get(name)
+        if kind in CONSTANTS:
+            try:
+                unpack_constant(kind, value, present, owner)
+            except ValueError as why:
+                raise ValueError(
+                    f"The state is of another {type(owner).__name__}, with another {name!r}: {why}."
+                ) from None
+        if kind == _RUNNING and type(present) is not RunningMeanStd:
             raise ValueError(
                 f"The state is of another {type(owner).__name__}: it has a running mean {name!r}, "
                 "which is missing here."
@@ -185,21 +211,23 @@ def restore_attributes(
         left_out: As there.
         new_episode: Leave alone what goes on from episode to episode.
     """
-    attributes = vars(owner)
+    attributes = attributes_of(owner)
     for name, (kind, value) in captured.items():
-        if kind == _LITERAL or (new_episode and _is_lasting(name, kind, value)):
+        if new_episode and _is_lasting(name, kind, value):
             continue
-        if kind == _RUNNING:
-            running = attributes[name]
-            running.mean, running.var, running.count = value
+        present: Any = attributes.get(name)
+        if kind in CONSTANTS:
+            _put(owner, name, unpack_constant(kind, value, present, owner))
+        elif kind == _RUNNING:
+            present.mean, present.var, present.count = value
         elif kind == _ELAPSED:
-            attributes[name] = -1.0 if value < 0 else time.perf_counter() - value
-        else:
-            _set(attributes, name, value)
+            _put(owner, name, -1.0 if value < 0 else time.perf_counter() - value)
+        elif not _may_stay(present, value):
+            _put(owner, name, value)
     others = [(n, value) for n, value in _remembered(owner, left_out) if n not in captured]
     for name, value in others:
         if _is_plain(value):
-            del attributes[name]
+            _drop(owner, name)
 
 
 def _is_lasting(name: str, kind: str | None, value: Any) -> bool:
@@ -207,18 +235,25 @@ def _is_lasting(name: str, kind: str | None, value: Any) -> bool:
     return kind == _RUNNING or name in _LIFETIME or isinstance(value, np.random.Generator)
 
 
-def _set(attributes: dict[str, Any], name: str, value: Any) -> None:
-    present: Any = attributes.get(name)
-    if _are_alike(present, value):
-        if present.tobytes() == value.tobytes():
-            return  # it may be shared with others
-        if present.base is not None and present.flags.writeable:
-            present[...] = value  # others see it through what it is a view of
-            return
-    attributes[name] = value
+def _put(owner: Any, name: str, value: Any) -> None:
+    """Set an attribute past properties of the same name."""
+    if name in _slots_of(cast(Hashable, type(owner))):
+        setattr(owner, name, value)
+    else:
+        vars(owner)[name] = value
 
 
-def _are_alike(one: Any, other: Any) -> bool:
-    """Return whether both are arrays of one shape and dtype."""
-    are_arrays = isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
-    return are_arrays and one.dtype == other.dtype and one.shape == other.shape
+def _drop(owner: Any, name: str) -> None:
+    if name in vars(owner):
+        del vars(owner)[name]
+    else:
+        delattr(owner, name)  # it is in a slot
+
+
+def _may_stay(present: Any, value: Any) -> bool:
+    """Return whether an array is what it should be: it may be large, and shared with others."""
+    if not (isinstance(present, np.ndarray) and isinstance(value, np.ndarray)):
+        return False
+    are_alike = present.dtype == value.dtype and present.shape == value.shape
+    # one with a base shares its memory with others of the state
+    return value.base is None and are_alike and present.tobytes() == value.tobytes()

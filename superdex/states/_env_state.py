@@ -25,12 +25,14 @@ from gymnasium.wrappers import PassiveEnvChecker, TimeLimit
 
 from superdex.errors import StateCaptureUnsupported
 from superdex.states._attributes import (
+    attributes_of,
     capture_attributes,
     check_attributes,
     explain_unencodable,
     restore_attributes,
 )
 from superdex.states._codec import Unencodable, encode
+from superdex.states._constants import title_of
 from superdex.states._physics import Physics, physics_of
 
 __all__ = ["EnvState", "difference"]
@@ -172,8 +174,7 @@ class _Layer:
         self._own_methods = own_methods
         self._turn: Any = nullcontext if physics is None else physics.turn
         self._left_out = frozenset() if physics is None else physics.left_out
-        cls = type(owner)
-        self.title = f"{cls.__module__}.{cls.__qualname__}"
+        self.title = title_of(type(owner))
         if isinstance(owner, TimeLimit):
             self.title += f"(max_episode_steps={owner._max_episode_steps})"
 
@@ -200,7 +201,7 @@ class _Layer:
 
     def check(self, captured: Any) -> None:
         if not self._own_methods:
-            check_attributes(self.owner, captured)
+            check_attributes(self.owner, captured, self._left_out)
 
     def restore(self, captured: Any, *, new_episode: bool) -> None:
         if not self._own_methods:
@@ -238,7 +239,7 @@ def _wrapper_layer(wrapper: gym.Wrapper[Any, Any, Any, Any]) -> _Layer:
     if known or isinstance(wrapper, _TRANSFORMS) or _is_of_known(cls):
         return _Layer(wrapper, own_methods=False)
     plain = vars(gym.Wrapper(wrapper.env)).keys() | {"_saved_kwargs", "_seated"}
-    if vars(wrapper).keys() <= plain:
+    if attributes_of(wrapper).keys() <= plain:
         return _Layer(wrapper, own_methods=False)
     raise _unsupported(wrapper, "wrapper")
 

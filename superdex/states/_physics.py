@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -143,6 +143,12 @@ class OwnPhysics:
 
     def __init__(self, env: Any) -> None:
         self._env = env
+        known = type(env).__module__.partition(".")[0] in ("gymnasium", "superdex")
+        self._more: tuple[str, ...] = ()
+        if not known:  # what it reads before a step
+            from superdex.scenes._exchange import sized_fields
+
+            self._more = sized_fields(env.model)
 
     def tag(self) -> dict[str, str]:
         """Return the model, which may have been changed since the last time."""
@@ -156,27 +162,33 @@ class OwnPhysics:
         from superdex.scenes._mujoco import MujocoScene
 
         MujocoScene._check_capturable(self._env.model)
-        return numbers_of(self._env.model, self._env.data, self._views())
+        names = dict.fromkeys([*self._fields, *self._more])
+        return numbers_of(self._env.model, self._env.data, self._views(names))
 
     def check(self, state: Any) -> None:
         """See `Physics.check`."""
         from superdex.scenes._exchange import check_numbers
 
-        check_numbers(self._env.model, self._views(), state)
+        check_numbers(self._env.model, self._views(self._names_in(state)), state)
 
     def restore(self, state: Any) -> None:
         """See `Physics.restore`."""
         from superdex.scenes._exchange import put_numbers
 
-        put_numbers(self._env.model, self._env.data, self._views(), state)
+        views = self._views(self._names_in(state))
+        put_numbers(self._env.model, self._env.data, views, state)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
         """It is always its turn."""
         yield
 
-    def _views(self) -> dict[str, Any]:
-        return {name: getattr(self._env.data, name) for name in self._fields}
+    def _names_in(self, state: Any) -> list[str]:
+        """Return the fields to put back: a state from a shared scene has no more than it needs."""
+        return [*self._fields, *(name for name in self._more if name in state["fields"])]
+
+    def _views(self, names: Iterable[str]) -> dict[str, Any]:
+        return {name: getattr(self._env.data, name) for name in names}
 
 
 def _digest(env: Any, scene: Any) -> str:

@@ -74,10 +74,14 @@ def write_whole(path: str | PathLike[str], data: bytes) -> None:
     """Write a file so that whoever reads it finds all of it, or what was there before.
 
     It is written beside its place, flushed to the disk, and then put there in one step. A process
-    that is killed in between leaves the old file as it was.
+    that is killed in between leaves the old file as it was. A link stays one: what it leads to is
+    written.
     """
-    target = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    target = Path(path).resolve()
+    # a name may be as long as the system allows already
+    handle, name = tempfile.mkstemp(
+        prefix=f".{target.name[:32]}.", suffix=".tmp", dir=target.parent
+    )
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

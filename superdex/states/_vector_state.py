@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -22,6 +22,9 @@ _VERSION = 1
 RESULTS = ("observation", "reward", "terminated", "truncated", "autoreset", "action_valid", "ended")
 """The results of a row that are kept with its state. "ended" is True where its episode is over and
 the next one has not begun. With SAME_STEP there is "final_observation" too."""
+
+_FLAGS = ("terminated", "truncated", "autoreset", "action_valid", "ended")
+"""Those that are bools, one for each row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +102,34 @@ class VectorState:
             {name: array[at] for name, array in self.results.items()},
         )
 
+    @classmethod
+    def concatenate(cls, states: Iterable[VectorState]) -> Self:
+        """Return the states of several captures as one, in their order.
+
+        Raises:
+            TypeError: If one is no `VectorState`.
+            ValueError: If there is none, or if what environments showed last differs in names,
+                dtypes or shapes, as it does between classes and autoreset modes.
+        """
+        states = list(states)
+        for state in states:
+            if not isinstance(state, VectorState):
+                raise TypeError(f"concatenate takes VectorStates, got {type(state).__name__}.")
+        forms = [
+            {name: (array.dtype, array.shape[1:]) for name, array in state.results.items()}
+            for state in states
+        ]
+        if not states or any(form != forms[0] for form in forms):
+            raise ValueError(
+                "concatenate takes one or more VectorStates of environments with the same "
+                f"observations and the same autoreset mode, got {states!r}."
+            )
+        return cls(
+            tuple(tag for state in states for tag in state.tags),
+            tuple(row for state in states for row in state.rows),
+            {name: np.concatenate([s.results[name] for s in states]) for name in forms[0]},
+        )
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, VectorState):
             return NotImplemented
@@ -167,6 +198,10 @@ class VectorState:
             } == set(RESULTS)
             fits &= all(len(array) == len(state.rows) for array in results.values())
             fits &= all(isinstance(row, bytes) for row in state.rows)
+            fits &= all(isinstance(tag, dict) for tag in state.tags)
+            fits &= all(
+                results[name].dtype == np.bool_ and results[name].ndim == 1 for name in _FLAGS
+            )
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             raise ValueError(f"The state of environments is damaged: {error!r}.") from error
         if not fits:

@@ -161,7 +161,8 @@ class BatchedStep:
         together = np.zeros((len(self._all), *actions.shape[1:]), actions.dtype)
         together[rows] = actions
         observation = np.empty_like(out.observation)
-        taken = self._batch.step(together, observation, self._reward, stepped)
+        with self._batch.others_at_rest(stepped):
+            taken = self._batch.step(together, observation, self._reward, stepped)
         out.observation[stepped] = observation[stepped]
         out.reward[stepped] = self._reward[stepped]
         return taken

@@ -13,6 +13,7 @@ the disk of a temporary file.
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import shutil
@@ -53,6 +54,8 @@ class Block:
             mapped = mmap.mmap(self.fd, layout.nbytes)
         except OSError as error:
             self.close()
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise  # it wants a descriptor of its own
             raise MemoryError(
                 f"The batch needs a block of {_mebibytes(layout.nbytes)}, which the system refused "
                 f"({error.strerror}). Look for limits of this process (ulimit -v, ulimit -f), or "

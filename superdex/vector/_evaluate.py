@@ -155,7 +155,7 @@ def evaluate(
         Returns, lengths, seeds and reasons of all episodes.
 
     Raises:
-        TypeError: If `env` has no slots.
+        TypeError: If `env` has no slots, or `policy` can't be called.
         ValueError: If the other arguments are not as above; nothing was reset then. If the policy
             returns actions of another shape or kind; nothing was stepped then. With an
             `inner_env_cls`, when some environments of a worker have finished and others have not.
@@ -180,6 +180,8 @@ def evaluate(
             " Vector wrappers don't see slots: wrap each environment in its function instead, and "
             "pass the HybridVectorEnv itself."
         )
+    if not callable(policy):
+        raise TypeError(f"policy must be a function of observations, got {policy!r}.")
     check_count("episodes_per_env", episodes_per_env)
     run = _Run(env, int(episodes_per_env), seed, options)
     with _progress_bar(env.num_envs * run.episodes_per_env, shown=progress) as advance:

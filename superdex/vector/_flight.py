@@ -136,16 +136,19 @@ class Flight:
             if timeout is not None:
                 timeout = max(0.0, timeout + started - perf_counter())
 
-    def drain(self) -> str | None:
+    def drain(self, timeout: float | None = None) -> str | None:
         """Wait for a call that was interrupted, if there is one, and drop its result.
 
         Returns:
             Its name, as in `start`.
+
+        Raises:
+            CallTimeout: When the time is up; the call stays in flight.
         """
         if not self.lifecycle.interrupted:
             return None
         call = self.lifecycle.state.value
-        self.finish(call)
+        self.finish(call, timeout)
         return call
 
     def interrupt(self) -> None:

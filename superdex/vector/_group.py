@@ -273,7 +273,7 @@ class EnvGroup:
     ) -> None:
         """Give rows their turn; `rewards` gets longer with each that is done."""
         shape, dtype, small = self._cast.shape, self._cast.dtype, self._small
-        array = np.ndarray
+        array, float64 = np.ndarray, np.float64
         reward: Any
         for row, (step, action) in turns:
             if idle and row in idle:
@@ -281,7 +281,7 @@ class EnvGroup:
                 observation, info = self._step_idle(row, ended, out)
             else:
                 observation, reward, terminated, truncated, info = step(action)
-                if reward.__class__ is not float:
+                if reward.__class__ is not float and reward.__class__ is not float64:
                     reward = as_reward(reward)
                 if terminated or truncated:
                     ended.append(row)

@@ -24,6 +24,19 @@ if TYPE_CHECKING:
 __all__ = ["Bank", "Captured", "GroupStates", "RestoreRequest", "episode_of"]
 
 
+_PARTS: dict[str, Any] = {
+    "env": dict,
+    "episode": list,
+    "pending": bool,
+    "lost": str | None,
+    "marks": dict | None,
+    "new": bool,
+    "bare": bool,
+    "attributes": dict,
+}
+"""What a row's state consists of."""
+
+
 @dataclass(frozen=True)
 class Captured:
     """One row as a worker captured it.
@@ -84,7 +97,8 @@ class Bank:
             sequence = np.random.SeedSequence([seed, episode.number])
             return int(np.random.Generator(np.random.PCG64(sequence)).integers(count))
         row = self.choose(index, episode.number)
-        if not isinstance(row, int | np.integer) or not 0 <= row < count:
+        is_number = isinstance(row, int | np.integer) and not isinstance(row, bool)
+        if not is_number or not 0 <= row < count:
             raise ValueError(
                 f"choose({index}, {episode.number}) must return a row of the bank, 0 to "
                 f"{count - 1}, got {row!r}."
@@ -163,7 +177,7 @@ class GroupStates:
         for row, which in zip(request.rows, request.which, strict=True):
             try:
                 # decoded anew for each, since what is decoded becomes the environment's own
-                tree = decode(request.states[which])
+                tree = _decoded(request.states[which])
                 self._check(row, tree, request.tags[which])
             except BaseException as error:
                 index = self._group.indices[row]
@@ -176,7 +190,7 @@ class GroupStates:
         differs = difference(env_state.tag(), tag)
         if differs is not None:
             raise ValueError(f"The state does not fit: it is of {differs}.")
-        env_state.check(tree["env"])
+        _check_env(env_state, tree)
 
     def restore(self, rows: Sequence[int]) -> None:
         """Put what was staged for these rows in place.
@@ -227,26 +241,28 @@ class GroupStates:
             EnvFailure: If a state does not fit an environment; the bank in use stays then.
         """
         if bank is not None:
+            numbers = {tuple(tag.items()): n for n, tag in reversed([*enumerate(bank.tags)])}
+            distinct = {number: bank.tags[number] for number in sorted(numbers.values())}
             for row in range(len(self._group.envs)):
                 try:
-                    self._check_bank(row, bank)
+                    self._check_bank(row, bank, distinct)
                 except BaseException as error:
                     index = self._group.indices[row]
                     raise env_failure(index, "use_episode_bank", error) from error
         self.bank = bank
 
-    def _check_bank(self, row: int, bank: Bank) -> None:
+    def _check_bank(self, row: int, bank: Bank, distinct: dict[int, dict[str, str]]) -> None:
         env_state = self._env_state(row)
         here = env_state.tag()
-        for number, tag in enumerate(bank.tags):
+        for number, tag in distinct.items():
             differs = difference(here, tag)
             if differs is not None:
                 raise ValueError(f"State {number} of the bank does not fit: it is of {differs}.")
         if row > 0:
             return  # tags say the same of all of them
         for number, state in enumerate(bank.states):
-            tree = decode(state)
-            env_state.check(tree["env"])
+            tree = _decoded(state)
+            _check_env(env_state, tree)
             if tree["lost"] is not None or tree["bare"]:
                 raise ValueError(
                     f"State {number} of the bank is of an environment whose worker was restarted, "
@@ -267,6 +283,38 @@ class GroupStates:
         env_state.restore(decode(bank.states[number])["env"], new_episode=True)
         env_state.seed(seed)
         return bank.observations[number].copy(), {"bank_row": number}
+
+
+def _decoded(state: bytes) -> dict[str, Any]:
+    """Return a row as it was captured.
+
+    Raises:
+        ValueError: If it is something else.
+    """
+    tree = decode(state)
+    if not isinstance(tree, dict) or tree.keys() != _PARTS.keys():
+        got = ", ".join(map(str, tree)) if isinstance(tree, dict) else type(tree).__name__
+        raise ValueError(
+            f"The state is damaged: expected its parts to be {', '.join(_PARTS)}, got {got}."
+        )
+    wrong = [name for name, kind in _PARTS.items() if not isinstance(tree[name], kind)]
+    numbers = tree["episode"]
+    if wrong or len(numbers) != 3 or not isinstance(numbers[1], int):
+        name = wrong[0] if wrong else "episode"
+        raise ValueError(f"The state is damaged: its part {name!r} is {tree[name]!r:.80}.")
+    return tree
+
+
+def _check_env(env_state: EnvState, tree: dict[str, Any]) -> None:
+    """Check that the state of an environment fits.
+
+    Raises:
+        ValueError: It does not, or is none.
+    """
+    try:
+        env_state.check(tree["env"])
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        raise ValueError(f"The state is damaged: {error!r}.") from error
 
 
 def episode_of(state: bytes) -> tuple[Episode, dict[str, Any]]:

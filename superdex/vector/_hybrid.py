@@ -24,6 +24,7 @@ from dataclasses import replace
 from functools import partial
 from math import inf
 from multiprocessing.util import Finalize
+from time import perf_counter
 from types import TracebackType
 from typing import Any, Self
 
@@ -50,13 +51,13 @@ from superdex.vector._collector import Collector
 from superdex.vector._episodes import Ledger, Revival
 from superdex.vector._faults import FaultPolicy
 from superdex.vector._flight import Flight
-from superdex.vector._into import BufferCalls
+from superdex.vector._into import BufferCalls, ChosenResets
 from superdex.vector._layout import batch_layout, batch_spec
 from superdex.vector._local import LocalPool
 from superdex.vector._outputs import FIRST_ALLOCATED, WRITTEN_BY_WORKERS
 from superdex.vector._pool import WorkerPool
-from superdex.vector._process import refuse_in_unguarded_main, warn_of_crowd
-from superdex.vector._protocol import Command, Construction, ResetRequest, Word
+from superdex.vector._process import ctrl_c_held_back, refuse_in_unguarded_main, warn_of_crowd
+from superdex.vector._protocol import Command, Construction, ResetRequest, Target, Word
 from superdex.vector._results import BatchedResetResult, BatchedStepResult
 from superdex.vector._row_calls import RowCalls
 from superdex.vector._seeding import (
@@ -381,25 +382,29 @@ class HybridVectorEnv(
             The first observations, (num_envs, …), and infos.
 
         Raises:
-            ValueError: If seeds or options are not as above; nothing was reset then.
-            CallTimeout: When the time is up; `reset_wait` goes on.
+            ValueError: If seeds or options are not as above; nothing was reset or dropped then.
+            CallTimeout: When the time is up; `reset_wait` goes on. Where what was in flight before
+                took too long, that is still in flight, and `reset` may be called again.
             WorkerRaised, WorkerDied: If an environment fails; then it is broken.
         """
         check_timeout(timeout)
         try:
-            self._drain()
-            self.reset_async(seed=seed, options=options)
-            return self.reset_wait(timeout)
+            self._check_can("reset")
+            chosen = self._chosen_resets(seed, options)
+            left = self._drain(self._limit(timeout))
+            self._flight.lifecycle.check("reset")
+            self._start_reset(*chosen)
+            return self.reset_wait(left)
         except KeyboardInterrupt:
             self._flight.interrupt()
             raise
 
     def reset_async(self, *, seed: Seed = None, options: Options = None) -> None:
         """Start `reset`; `reset_wait` returns its result."""
-        self._start_full_reset(seed, options, None)
+        self._flight.lifecycle.check("reset", "reset_async")
+        self._start_reset(*self._chosen_resets(seed, options))
 
-    def _start_full_reset(self, seed: Seed, options: Options, place: int | None) -> None:
-        self._flight.lifecycle.check("reset")
+    def _chosen_resets(self, seed: Seed, options: Options) -> ChosenResets:
         rows: Sequence[int] = range(self.num_envs)
         if isinstance(options, Mapping) and "reset_mask" in options:
             mask = options["reset_mask"]
@@ -408,9 +413,7 @@ class HybridVectorEnv(
             options = {key: value for key, value in options.items() if key != "reset_mask"}
         all_seeds = normalize_seeds(seed, range(self.num_envs))
         all_options = normalize_options(options, self.num_envs)
-        self._start_reset(
-            rows, [all_seeds[row] for row in rows], [all_options[row] for row in rows], place
-        )
+        return rows, [all_seeds[row] for row in rows], [all_options[row] for row in rows]
 
     def reset_wait(self, timeout: float | None = None) -> BatchedResetResult:
         """Wait for the reset in flight and return its result.
@@ -466,6 +469,14 @@ class HybridVectorEnv(
             self._flight.interrupt()
             raise
 
+    def _start_with_news(
+        self, call: str, command: int, target: Target, payloads: Sequence[bytes]
+    ) -> None:
+        """Start a call whose payloads tell all workers of the info columns, and note that."""
+        with ctrl_c_held_back():  # both or neither: they must agree on what a column is
+            self._collector.note_told()
+            self._flight.start(call, command, target, payloads)
+
     def _start_reset(
         self,
         rows: Sequence[int],
@@ -484,13 +495,13 @@ class HybridVectorEnv(
             requests[worker].options.append(chosen)
         payloads = _remote.dump_requests(requests, "options of reset")
         self._flight.check_alive("reset")
-        self._collector.note_told()
         if self._allocated.dropped:
             self._give_back()
         partial = len(rows) < self.num_envs
         target = self._collector.next_target(place, keep_observation=partial)
         self._ids.advance(np.array(rows, np.intp) if partial else None)
-        self._flight.start("reset", Command.RESET, target, payloads)
+        self._action[list(rows) if partial else ...] = 0  # none led to what they show
+        self._start_with_news("reset", Command.RESET, target, payloads)
         if self._unready is not None:
             self._unready[list(rows)] = False
             if self._mode is not AutoresetMode.DISABLED and not self._unready.any():
@@ -503,7 +514,10 @@ class HybridVectorEnv(
 
         Args:
             actions: An array of shape `action_space.shape`; its dtype is cast if NumPy's
-                `same_kind` rule allows it. It is copied.
+                `same_kind` rule allows it. It is copied. Values are passed on as they are,
+                NaN too: a `SceneEnv` clips them to its bounds and raises if one is not finite;
+                Gymnasium's environments go on with what comes of it, and so do those of
+                `superdex.envs.mujoco`.
             timeout: As in `step_wait`.
 
         Returns:
@@ -519,7 +533,8 @@ class HybridVectorEnv(
         if timeout is not None:
             check_timeout(timeout)
         try:
-            self.step_async(actions)
+            self._check_step("step", actions)
+            self._start_step(actions, None)
             return self.step_wait(timeout)
         except KeyboardInterrupt:
             self._flight.interrupt()
@@ -527,7 +542,7 @@ class HybridVectorEnv(
 
     def step_async(self, actions: np.ndarray) -> None:
         """Start `step`; `step_wait` returns its result."""
-        self._check_step("step", actions)
+        self._check_step("step_async", actions)
         self._start_step(actions, None)
 
     def _start_step(self, actions: np.ndarray, place: int | None) -> None:
@@ -540,9 +555,11 @@ class HybridVectorEnv(
         np.copyto(self._action, actions, casting="same_kind")
         columns = self._collector.news_for_workers()
         payloads = [] if columns is None else [_remote.dumps(columns)] * self.num_workers
-        if columns is not None:
-            self._collector.note_told()
-        self._flight.start("step", Command.STEP, self._collector.next_target(place), payloads)
+        target = self._collector.next_target(place)
+        if columns is None:
+            self._flight.start("step", Command.STEP, target, payloads)
+        else:
+            self._start_with_news("step", Command.STEP, target, payloads)
 
     def step_wait(self, timeout: float | None = None) -> BatchedStepResult:
         """Wait for the step in flight and return its result.
@@ -569,10 +586,11 @@ class HybridVectorEnv(
     def _limit(self, timeout: float | None) -> float | None:
         return self._timeout if timeout is None else timeout
 
-    def _drain(self) -> None:
-        """Wait for what was interrupted or is in flight, and drop its results."""
-        self._note_result(self._flight.drain())
-        self._drop_slots()
+    def _drain(self, timeout: float | None) -> float | None:
+        started = perf_counter()
+        self._note_result(self._flight.drain(timeout))
+        self._drop_slots(timeout)
+        return None if timeout is None else max(0.0, float(timeout) + started - perf_counter())
 
     def _note_result(self, call: str | None) -> None:
         """Note what a step or reset that has come to its end says of the environments' episodes."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
@@ -24,13 +25,19 @@ from superdex.vector._protocol import Command
 from superdex.vector._row_calls import RowCalls
 from superdex.vector._split import check_count
 
-__all__ = ["BufferCalls"]
+__all__ = ["BufferCalls", "ChosenResets"]
+
+ChosenResets: TypeAlias = tuple[
+    Sequence[int], Sequence[int | None], Sequence[dict[str, Any] | None]
+]
+"""Rows to reset, and for each of them its seed and its options."""
 
 _ROWS_OF_THE_TABLE = {
     "state_ids": "call",
     "episode_ids": "call",
     "bind": "call",
     "allocate_buffers": "call",
+    "reset": "reset",
     "reset_into": "reset",
     **dict.fromkeys(("step_slots", "step_slots_into", "step_slots_checked"), "step_rows"),
     **dict.fromkeys(("step_slots_into_checked", "submit_slots", "send"), "step_rows"),
@@ -81,14 +88,16 @@ class BufferCalls(BufferedSteps):
             `truncated`, `final_observation` (with SAME_STEP only), `action_valid`, `env_id`,
             `state_id` and `episode_id`.
         """
+        self._flight.lifecycle.check_usable("batch_spec")
         return dict(self._spec)
 
     # ── what is legal ───────────────────────────────────────────────────────────────────────────
 
     def _check_can(self, call: str) -> None:
         lifecycle = self._flight.lifecycle
-        if call == "reset_into" and (lifecycle.interrupted or lifecycle.state is State.SLOTS):
-            return  # as `reset`, it drains what was interrupted and drops what is in flight
+        is_drained = lifecycle.interrupted or lifecycle.state is State.SLOTS
+        if is_drained and call in ("reset", "reset_into"):
+            return  # they wait for what was interrupted or is in flight, and drop it
         lifecycle.check(_ROWS_OF_THE_TABLE.get(call, "step"), call)
 
     def _check_rows(self, call: str, rows: np.ndarray | None) -> None:
@@ -142,17 +151,21 @@ class BufferCalls(BufferedSteps):
         if rows is not None:
             return self._reset_some(rows, seeds, options)
         try:
-            self._drain()
-            self._start_full_reset(seeds, options, None if place is None else place.number)
+            chosen = self._chosen_resets(seeds, options)
+            left = self._drain(self._timeout)
+            self._flight.lifecycle.check("reset")
+            self._start_reset(*chosen, None if place is None else place.number)
             if place is not None:
                 self._write_known(None, place.buffers)
-            return self._finish("reset", self._timeout)
+            return self._finish("reset", left)
         except KeyboardInterrupt:
             self._flight.interrupt()
             raise
 
     def _write_rows(self, rows: np.ndarray | None, buffers: Buffers, place: Any) -> None:
         if place is None:
+            if rows is not None:
+                self._collector.outputs.make_room(buffers, self._row_calls.busy)
             self._collector.outputs.write(rows, buffers)
             self._write_known(rows, buffers)
         self._ids.write_episode(buffers["episode_id"], rows)
@@ -172,7 +185,10 @@ class BufferCalls(BufferedSteps):
     # ── buffers that workers write to ───────────────────────────────────────────────────────────
 
     def allocate_buffers(self, count: int = 2) -> tuple[dict[str, np.ndarray], ...]:
-        """Return buffers that the workers write to themselves, so that nothing is copied.
+        """Return buffers that the workers write to themselves, so that no result is copied.
+
+        Infos are no part of them; they are copied unless `copy=False`. `statistics().copies` shows
+        whether anything is.
 
         They are recognised wherever buffers are expected, as long as all arrays of one dict that
         `step` writes are passed together. Each dict lies in one run of shared memory, its arrays at
@@ -183,8 +199,10 @@ class BufferCalls(BufferedSteps):
         of the episodes that are lost with one, so if you step into the buffer that holds it, it is
         copied first.
 
-        What you write to one is yours, with one exception: it is also where the last observations
-        are kept, which rows that are not reset show, and rows whose episode is lost.
+        What you write to one is yours, with one exception: it is also where the last results are
+        kept, which `observe_slots` and `capture_states` read, and whose observations are shown by
+        rows that are not reset and by rows whose episode is lost. Parts of one may be the buffers
+        of a slot: last results that lie there are moved first.
 
         Args:
             count: How many.
@@ -194,6 +212,8 @@ class BufferCalls(BufferedSteps):
 
         Raises:
             MemoryError: If they don't fit in memory.
+            OSError: If there are no descriptors left, of which each takes two; raise the limit
+                (ulimit -n), or allocate fewer.
         """
         self._check_can("allocate_buffers")
         check_count("count", count)
@@ -232,7 +252,21 @@ class BufferCalls(BufferedSteps):
         """Start a step that writes to a buffer of that number, or to the next one."""
 
     @abstractmethod
-    def _start_full_reset(self, seed: Any, options: Any, place: int | None) -> None:
+    def _chosen_resets(self, seed: Any, options: Any) -> ChosenResets:
+        """Return what a reset of all rows, or those of its mask, is to do; nothing moves.
+
+        Raises:
+            ValueError: If seeds or options are not as `reset` has them.
+        """
+
+    @abstractmethod
+    def _start_reset(
+        self,
+        rows: Sequence[int],
+        seeds: Sequence[int | None],
+        options: Sequence[dict[str, Any] | None],
+        place: int | None = None,
+    ) -> None:
         """Start a reset that writes to a buffer of that number, or to the next one."""
 
     @abstractmethod
@@ -240,8 +274,12 @@ class BufferCalls(BufferedSteps):
         """Wait for the call in flight and return its info."""
 
     @abstractmethod
-    def _drain(self) -> None:
-        """Wait for what was interrupted or is in flight, and drop it."""
+    def _drain(self, timeout: float | None) -> float | None:
+        """Wait for what was interrupted or is in flight, and drop it; return the time left.
+
+        Raises:
+            CallTimeout: When the time is up; it stays in flight.
+        """
 
     @abstractmethod
     def _step_some(self, rows: np.ndarray, actions: np.ndarray) -> Any:

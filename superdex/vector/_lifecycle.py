@@ -111,6 +111,11 @@ class Lifecycle:
             raise self._refusal(call, name or call)
         return target
 
+    def check_usable(self, name: str) -> None:
+        """Raise `ClosedError` or `BrokenError` if only `close` is left."""
+        if self.is_broken:
+            raise self._refusal(name, name)
+
     def begin(self, call: str) -> None:
         """Move to the state that `call` leads to, or raise as `check`."""
         self.state = self.check(call)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -123,13 +123,15 @@ class Outputs:
             self._gather(name, rows, results[name], home)
         return results
 
-    def check(self, results: Mapping[str, np.ndarray]) -> None:
-        """Check that `put` can take these results.
+    def check(self, results: Mapping[str, np.ndarray], names: Iterable[str] | None = None) -> None:
+        """Check that `put` can take these results, or only those named.
 
         Raises:
             ValueError: If one is missing, or has another shape or dtype.
         """
-        for name, array in self._buffers[SLOT_BUFFER].items():
+        buffer = self._buffers[SLOT_BUFFER]
+        for name in buffer if names is None else names:
+            array = buffer[name]
             got = results.get(name)
             if got is None or got.shape[1:] != array.shape[1:] or got.dtype != array.dtype:
                 found = "nothing" if got is None else f"{got.shape[1:]} of {got.dtype}"
@@ -143,6 +145,34 @@ class Outputs:
         for name, array in self._buffers[SLOT_BUFFER].items():
             array[rows] = results[name]
         self.note_rows(rows)
+
+    def make_room(self, buffers: Mapping[str, np.ndarray], busy: np.ndarray) -> None:
+        """Have last results elsewhere than in arrays that are about to be written.
+
+        Those may be parts of a buffer that the caller allocated, and be for other rows.
+
+        Args:
+            buffers: The arrays, (rows, …).
+            busy: (num_envs,) bool, rows that workers are at; they write to the buffer for slots.
+        """
+        if len(self._buffers) == FIRST_ALLOCATED:
+            return
+        for number in self.in_use():
+            if number < FIRST_ALLOCATED or not self._overlap(number, buffers):
+                continue
+            rows = np.flatnonzero((self.home == number) & ~busy)
+            results = self.last_results(rows)
+            self.put(rows, results)
+            self.copies += len(results)
+            self.bytes_copied += sum(array.nbytes for array in results.values())
+
+    def _overlap(self, number: int, buffers: Mapping[str, np.ndarray]) -> bool:
+        """Return whether arrays of the caller may lie in that buffer."""
+        return any(
+            np.may_share_memory(array, buffers[name])
+            for array in self._buffers[number].values()
+            for name in self._names
+        )
 
     def _only_home(self, rows: np.ndarray | None) -> int | None:
         """Return the buffer with the last results of all these rows, if it is one."""

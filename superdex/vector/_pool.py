@@ -184,9 +184,11 @@ class WorkerPool:
 
         Raises:
             MemoryError: If it doesn't fit in memory.
+            OSError: If there are no descriptors left.
         """
         block = Block(layout)
         self._start_up.segments[number] = layout, block
+        os.close(os.dup(block.fd))  # to send it takes one more: if there is none it fails here
         return block.arrays
 
     def remove_outputs(self, number: int) -> None:
@@ -229,7 +231,6 @@ class WorkerPool:
             workers: Which; all of them if None.
         """
         self._sequence += 1
-        sequence = self._sequence
         self._sent_at = sent_at = perf_counter_ns()
         chosen = self._all if workers is None else workers
         has_payload = bool(payloads)
@@ -241,7 +242,6 @@ class WorkerPool:
             words[Word.INFO_BUFFER] = info_buffer
             words[Word.HAS_PAYLOAD] = has_payload
             words[Word.SENT_AT] = sent_at
-            words[Word.SEQUENCE] = sequence
         self._waiting, self._payloads, self._command = chosen, payloads, command
         self._asleep = True
         self.abandoned = False
@@ -252,14 +252,20 @@ class WorkerPool:
     def wake(self) -> None:
         """Wake the workers of the prepared command, and send each its payload, if any.
 
-        An interrupt may come between any two of them. Woken again they do the command once.
+        An interrupt may come between any two of them. Woken again they do the command once. One
+        that came before this has told nobody of the command, which is then as if it never was.
         """
+        sequence = self._sequence
         for worker in self._waiting:
+            self._words[worker][Word.SEQUENCE] = sequence
             self._requests[worker].release()
         if self._payloads:
             with ctrl_c_held_back():
                 for worker, payload in zip(self._waiting, self._payloads, strict=True):
                     self._send(worker, payload)
+                    if self._command == Command.ATTACH:  # the newest segment
+                        newest = next(reversed(self._start_up.segments))
+                        self._start_up.send_segment(worker, newest)
                 self._asleep = False
         self._asleep = False
 
@@ -272,8 +278,6 @@ class WorkerPool:
     def _send(self, worker: int, message: bytes) -> None:
         self._messages += 1
         self._links[worker].send(message)
-        if self._command == Command.ATTACH:  # the newest segment
-            self._start_up.send_segment(worker, next(reversed(self._start_up.segments)))
 
     def wait(self, call: str, timeout: float | None = None, *, all_replies: bool = False) -> None:
         """Wait until every worker asked has replied.
@@ -517,14 +521,14 @@ class WorkerPool:
     def _resume(self, worker: int) -> None:
         """Give a restarted worker the command or the requests in flight, if there are any."""
         self.requests.resume(worker)
-        if worker not in self._waiting or self._is_done(worker):
+        words = self._words[worker]
+        if self._is_done(worker) or words[Word.SEQUENCE] != self._sequence:
             return
         if self._command in (Command.STEP, Command.RESET):
             self._requests[worker].release()
             if self._payloads:
                 self._send(worker, self._payloads[self._waiting.index(worker)])
             return
-        words = self._words[worker]
         if self._command in (Command.ATTACH, Command.DETACH):
             words[Word.STATUS] = Status.OK  # it came up with the segments that there are now
             words[Word.DONE] = self._sequence
@@ -612,6 +616,7 @@ class WorkerPool:
         self.watcher.release()
         self.bell.release()
         self._words = []
+        self.revival = _no_revival  # it holds the block
         self.requests.release()
         for _, segment in self._start_up.segments.values():
             segment.close()

@@ -333,8 +333,9 @@ class WorkerRequests:
         if pool.is_closed:
             raise ClosedError(f"close() was called while {call} was in flight.")
         pool.watcher.trouble = False  # before looking, or trouble in between would be missed
-        self.collect()  # what a worker did before it died is done
-        died = self._died()
+        dead = set(pool.watcher.dead)
+        self.collect()  # what a worker did before it died is done, and its pipe goes with it
+        died = [worker for worker in self._behind() if worker in dead]
         if died and pool.restarts_workers:
             pool.restart(died, call, timing)
         elif concerned.intersection(died):

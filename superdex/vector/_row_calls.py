@@ -129,6 +129,9 @@ class RowCalls:
         split: Which worker holds which environments.
         collector: Where results are.
         ledger: What is known of episodes, if that is kept.
+
+    Attributes:
+        busy: The rows in flight: (num_envs,) bool.
     """
 
     def __init__(
@@ -145,7 +148,7 @@ class RowCalls:
         self._stops = np.array([rows.stop for rows in split.ranges])
         self._sizes = [len(rows) for rows in split.ranges]
         self._num_envs = split.num_envs
-        self._busy = np.zeros(split.num_envs, np.bool_)
+        self.busy = np.zeros(split.num_envs, np.bool_)
         self._sent = np.zeros(split.num_envs, np.bool_)
         """Of those in flight, the rows that were sent, to be received."""
         # in this process submitting is stepping, which may be interrupted
@@ -179,7 +182,7 @@ class RowCalls:
 
     def check_free(self, call: str, rows: np.ndarray) -> None:
         """Raise `CallPending` if one of these rows is in flight."""
-        busy = self._busy[rows]
+        busy = self.busy[rows]
         if busy.any():
             first = int(rows[np.flatnonzero(busy)[0]])
             how = "recv() it" if self._sent[first] else "wait_slots() for its slot"
@@ -263,7 +266,7 @@ class RowCalls:
                 for part in parts:
                     self._books.note_sent(part)
                 lifecycle.begin("step_rows" if command == Command.STEP_ROWS else "reset_rows")
-                self._busy[rows] = True
+                self.busy[rows] = True
                 self._sent[rows] = send
                 self._open += parts
                 requests.submit(parts)
@@ -340,22 +343,30 @@ class RowCalls:
                 ready.appendleft(Piece(part, slice(stop, None), None))
             else:
                 self._open.remove(part)
-            self._busy[piece.rows] = False
+            self.busy[piece.rows] = False
             self._sent[piece.rows] = False
         if not self._open:
             self._flight.lifecycle.finish_rows()
 
-    def flush(self) -> list[Piece]:
-        """Wait for all that is in flight and drop its results; return what that was."""
+    def flush(self, note: Callable[[Sequence[Piece]], None], timeout: float | None) -> None:
+        """Wait for all that is in flight and drop its results.
+
+        Args:
+            note: Told what that was, before Ctrl-C can come.
+            timeout: In seconds.
+
+        Raises:
+            CallTimeout: When the time is up; nothing was dropped then.
+        """
         parts = list(self._open)
-        self._wait("reset", parts, lambda: all(part.is_done for part in parts), None)
+        self._wait("reset", parts, lambda: all(part.is_done for part in parts), timeout)
         with ctrl_c_held_back():
             self._books.ready.clear()
             self._open.clear()
-            self._busy.fill(False)
+            self.busy.fill(False)
             self._sent.fill(False)
             self._flight.lifecycle.finish_rows()
-        return [Piece(part, slice(None), None) for part in parts]
+            note([Piece(part, slice(None), None) for part in parts])
 
     # ── infos ───────────────────────────────────────────────────────────────────────────────────
 

@@ -62,8 +62,11 @@ class GroupArrays:
 
     def clear_results(self, rows: np.ndarray | None = None) -> None:
         """Set rewards and flags to what they are after a reset: of some rows, or of all."""
-        self.reward[slice(None) if rows is None else rows] = 0.0
+        which = slice(None) if rows is None else rows
+        self.reward[which] = 0.0
         self.clear_flags(rows)
+        self.action_valid[which] = False  # there was none
+        self.flagged = True
 
     def scratch(self) -> GroupArrays:
         """Return arrays of the same form, with the same last results."""

@@ -61,6 +61,7 @@ class SlotCalls(BufferCalls):
         Raises:
             ValueError: If n is no integer from 1 to `num_envs`.
         """
+        self._flight.lifecycle.check_usable("slot_partitions")
         slots = slot_partitions(self.num_envs, n)
         if not across_workers:
             return slots
@@ -215,11 +216,20 @@ class SlotCalls(BufferCalls):
         if not (no_autoreset or self._unready.any()):
             self._unready = None
 
-    def _drop_slots(self) -> None:
-        """Wait for all slots in flight and drop their results."""
-        if self._flight.lifecycle.state is not State.SLOTS:
-            return
-        pieces = self._row_calls.flush()
+    def _drop_slots(self, timeout: float | None) -> None:
+        """Wait for all slots in flight and drop their results.
+
+        Raises:
+            CallTimeout: When the time is up; nothing was dropped then.
+        """
+        lifecycle = self._flight.lifecycle
+        if lifecycle.state is State.SLOTS:
+            self._row_calls.flush(self._drop, timeout)
+        elif not lifecycle.in_flight:
+            self._drop(())  # slots of no environments, which put nothing in flight
+
+    def _drop(self, pieces: Sequence[Piece]) -> None:
+        """Note that these were dropped, all there was in flight."""
         self._note_rows(pieces)
         for ticket in self._tickets:
             ticket._end = "dropped by a reset"
@@ -236,6 +246,7 @@ class SlotCalls(BufferCalls):
     def _reset_some(self, rows: np.ndarray, seeds: Any, options: Any) -> dict[Any, Any]:
         def accept(slot: Slot) -> None:
             self._ids.advance(rows)
+            self._action[rows] = 0
             self._tickets.append(Ticket(slot, self._row_calls))
 
         indices = rows.tolist()

@@ -50,6 +50,7 @@ class StateCalls:
     _flight: Flight
     _calls: EnvCalls
     _collector: Collector
+    _action: np.ndarray
     _ids: Ids
     _ledger: Ledger | None
     _unready: np.ndarray | None
@@ -161,26 +162,29 @@ class StateCalls:
     ) -> BatchedResetResult:
         """Put one state into many environments, generator included; as `restore_states`.
 
-        Under the same actions all of them do the same. Reset them with seeds of their own, or give
-        them different actions, to have them part.
+        Under the same actions all of them do the same. Different actions have them part, and so do
+        generators of their own: `set_attr("np_random", …)`. A reset throws the state away.
 
         Args:
             state: Of one environment.
             indices: Where to put it, or a mask; all if None.
 
         Raises:
+            TypeError: If `state` is no `VectorState`.
             ValueError: If it holds several states, or does not fit; nothing was restored then.
         """
         self._flight.lifecycle.check("call", "fork")
-        if isinstance(state, VectorState) and state.num_envs != 1:
+        if not isinstance(state, VectorState):
+            raise TypeError(
+                f"fork takes a VectorState of one environment, got {type(state).__name__}."
+            )
+        if state.num_envs != 1:
             raise ValueError(
                 f"fork takes the state of one environment, got {state.num_envs}: choose one with "
                 "state[i], or put each in its place with restore_states."
             )
         rows = self._rows(indices)
-        if isinstance(state, VectorState):
-            state = state[[0] * len(rows)]
-        return self.restore_states(state, rows)
+        return self.restore_states(state[[0] * len(rows)], rows)
 
     def _restore_rows(self, rows: list[int], state: VectorState) -> None:
         requests = {}
@@ -223,6 +227,7 @@ class StateCalls:
             return
         rows, state = restore
         self._collector.outputs.put(np.array(rows, np.intp), state.results)
+        self._action[rows] = 0
         ended = state.results["ended"]
         if self._mode is AutoresetMode.DISABLED or self._unready is not None:
             if self._unready is None:
@@ -273,6 +278,7 @@ class StateCalls:
         payload = None
         if bank is not None:
             _check_bank(bank, choose)
+            self._collector.outputs.check(bank.results, ["observation"])
             check_travels(choose=choose)
             tags = [_without_mode(tag) for tag in bank.tags]
             payload = _remote.dumps(Bank(bank.rows, tags, bank.results["observation"], choose))
@@ -336,18 +342,7 @@ class StateCalls:
             raise TypeError(
                 f"load_state_dict takes what state_dict returned, got {type(state).__name__}."
             )
-        keys = ("format", "version", "num_envs", "steps", "settings", "states")
-        missing = [key for key in keys if key not in state]
-        if missing or state["format"] != _FORMAT:
-            raise ValueError(
-                f"This is not what state_dict returned: expected the keys {', '.join(keys)} and "
-                f"format {_FORMAT!r}, got {sorted(map(str, state))}."
-            )
-        if state["version"] > _VERSION:
-            raise ValueError(
-                f"The state has version {state['version']}, written by a newer version of superdex;"
-                f" this one reads up to {_VERSION}. Update superdex."
-            )
+        _check_dict(state)
         here = {"num_envs": self.num_envs, **self._lasting_settings()}
         there = {"num_envs": state["num_envs"], **state["settings"]}
         for key, value in here.items():
@@ -356,9 +351,8 @@ class StateCalls:
                     f"The state is of another vector environment: expected {key}={value!r}, as "
                     f"here, got {there.get(key)!r}."
                 )
-        states = VectorState.from_bytes(state["states"])
-        result = self.restore_states(states)
-        self._steps = int(state["steps"])
+        result = self.restore_states(VectorState.from_bytes(state["states"]))
+        self._steps = state["steps"]
         return result
 
     def _lasting_settings(self) -> dict[str, Any]:
@@ -378,6 +372,48 @@ def _without_mode(tag: dict[str, str]) -> dict[str, str]:
     return {key: value for key, value in tag.items() if key != "autoreset_mode"}
 
 
+_KEYS: dict[str, Any] = {
+    "format": str,
+    "version": int,
+    "num_envs": int,
+    "steps": int,
+    "settings": Mapping,
+    "states": bytes | bytearray,
+}
+"""Of what `state_dict` returns, with the types of the values."""
+
+
+def _check_dict(state: Mapping[str, Any]) -> None:
+    """Check that something is what `state_dict` returned, in a version that can be read.
+
+    Raises:
+        TypeError, ValueError: It is not.
+    """
+    missing = [key for key in _KEYS if key not in state]
+    if missing or state["format"] != _FORMAT:
+        raise ValueError(
+            f"This is not what state_dict returned: expected the keys {', '.join(_KEYS)} and "
+            f"format {_FORMAT!r}, got {sorted(map(str, state))}."
+        )
+    for key, kind in _KEYS.items():
+        if not isinstance(state[key], kind):
+            hint = " Decode it from base64." if key == "states" else ""
+            raise ValueError(
+                f"This is not what state_dict returned: expected {key} of type "
+                f"{getattr(kind, '__name__', kind)}, got {type(state[key]).__name__}.{hint}"
+            )
+    if state["version"] > _VERSION:
+        raise ValueError(
+            f"The state has version {state['version']}, written by a newer version of superdex;"
+            f" this one reads up to {_VERSION}. Update superdex."
+        )
+    if state["version"] < 1 or state["steps"] < 0:
+        raise ValueError(
+            "The state is damaged: expected a version of 1 or more and a number of steps, got "
+            f"{state['version']} and {state['steps']}."
+        )
+
+
 def _check_bank(bank: Any, choose: Any) -> None:
     if not isinstance(bank, VectorState):
         raise TypeError(f"The bank must be a VectorState or None, got {type(bank).__name__}.")
@@ -385,8 +421,8 @@ def _check_bank(bank: Any, choose: Any) -> None:
         raise TypeError(f"choose must be a function of (index, episode), got {choose!r}.")
     if bank.num_envs == 0:
         raise ValueError("The bank is empty: expected one state at least.")
-    results = bank.results
-    over = np.flatnonzero(results["ended"] | results["terminated"] | results["truncated"])
+    # flags of an autoreset in the same step are of the episode before
+    over = np.flatnonzero(bank.results["ended"])
     if over.size:
         raise ValueError(
             f"State {over[0]} of the bank is of an episode that is over: expected states amid "

@@ -43,6 +43,9 @@ from superdex.vector._whereabouts import whereabouts
 
 __all__ = ["Worker", "run"]
 
+_SILENCE: tuple[int, None] = (Status.OK, None)
+"""Status and message of an answer that has nothing to say."""
+
 
 class Worker:
     """A group of environments and what a worker does with each command.
@@ -342,10 +345,7 @@ def _serve(
         sent_at, started = words[Word.SENT_AT], perf_counter_ns()
         command = words[Word.COMMAND]
         answer = _answer(worker, command, connection)
-        message = None if answer is NOTHING else _dump_reply(answer, worker)
-        status = Status.OK if message is None else Status.HAS_REPLY
-        if answer.failures:
-            status |= Status.FAILED
+        status, message = _SILENCE if answer is NOTHING else _dump_reply(answer, worker)
         words[Word.STATUS] = status
         words[Word.DONE_AT] = done_at = perf_counter_ns()
         if sent_at > idle_since:
@@ -369,10 +369,7 @@ def _serve_rows(
     """Do the next request of the queue; return when that was done."""
     words, started = worker.words, perf_counter_ns()
     answer, touched = _answer_rows(worker, asked, connection)
-    message = None if answer is NOTHING else _dump_reply(answer, worker)
-    status = Status.OK if message is None else Status.HAS_REPLY
-    if answer.failures:
-        status |= Status.FAILED
+    status, message = _SILENCE if answer is NOTHING else _dump_reply(answer, worker)
     done_at = perf_counter_ns()
     if asked.sent_at > idle_since:
         words[Word.IDLE_NS] += asked.sent_at - idle_since
@@ -425,13 +422,15 @@ def _mapped(layout: Layout, connection: Connection) -> dict[str, np.ndarray]:
         return block.arrays
 
 
-def _dump_reply(reply: Reply, worker: Worker) -> bytes:
+def _dump_reply(reply: Reply, worker: Worker) -> tuple[int, bytes]:
+    """Return the status that goes with a reply, and the reply as it travels."""
     notices = worker.group.notices
     entries = _remote.dumps_entries(
         reply.entries, lambda message: notices.once("unpicklable info", message)
     )
     reply.notices += notices.take()
-    return _remote.dumps((entries, reply.notices, reply.failures, reply.results))
+    status = Status.HAS_REPLY | (Status.FAILED if reply.failures else 0)
+    return status, _remote.dumps((entries, reply.notices, reply.failures, reply.results))
 
 
 def load_reply(message: bytes) -> Reply:

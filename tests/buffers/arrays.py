@@ -154,9 +154,8 @@ class Drift(BufferedSteps):
         self.episodes[at] += 1
         self.state["observation"][at] = 0
         self.state["observation"][at, 0] = 0 if seeds is None else seeds
-        for name in ("reward", "terminated", "truncated"):
+        for name in ("reward", "terminated", "truncated", "action_valid"):
             self.state[name][at] = 0
-        self.state["action_valid"][at] = True
         return {"options": options}
 
     def _write_rows(self, rows: np.ndarray | None, buffers: Any, place: Any) -> None:

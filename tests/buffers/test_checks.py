@@ -78,6 +78,18 @@ def test_what_is_no_dict_is_refused():
         check_buffers([*allocate(SPEC).values()], SPEC)
 
 
+def test_several_dicts_are_refused_with_advice():
+    """One of them is meant; what is empty, or no dicts, gets no such advice."""
+    one = allocate(SPEC)
+    advice = (
+        r"got <class 'tuple'>\. Nothing has changed\. Pass one of its dicts, such as buffers\[0\]\."
+    )
+    with pytest.raises(ValueError, match=advice):
+        check_buffers((one, one), SPEC)
+    with pytest.raises(ValueError, match=r"Nothing has changed\.$"):
+        check_buffers((), SPEC)
+
+
 def test_a_near_miss_is_suggested():
     """A typing error is named, and what was probably meant."""
     buffers = allocate(SPEC)
@@ -154,19 +166,20 @@ def test_no_ids_are_ids_too():
 @pytest.mark.parametrize(
     ("env_ids", "message"),
     [
-        ([1.0], "dtype float64"),
+        ([1.0], "got 1.0"),
         (np.array([], np.float64), "dtype float64"),
-        ([True, False], "got .True, False"),
-        ([2, True], "integers, got"),
-        ([2, np.True_], "integers, got"),
-        (np.array([True, False, False]), "dtype bool"),
-        (["1"], "dtype <U1"),
+        ([True, False], "got True; np.flatnonzero"),
+        ([2, True], "got True; np.flatnonzero"),
+        ([2, np.True_], "True.*; np.flatnonzero"),
+        (np.array([True, False, False]), "dtype bool; np.flatnonzero"),
+        (["1"], "got '1'"),
         ([2**70], "dtype object"),
         ("12", "a sequence or an array"),
         (1, "a sequence or an array"),
         (None, "a sequence or an array"),
         (np.array(1), "one dimension, got 0"),
-        ([[1, 2]], "one dimension, got 2"),
+        (np.array([[1, 2]]), "one dimension, got 2"),
+        ([[1], [1, 2]], r"got \[1\]"),
         ([0, 3], "between 0 and 2, got 3"),
         ([-1], "got -1"),
         ([2**32 + 1], "got 4294967297"),

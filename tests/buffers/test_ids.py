@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -91,6 +93,23 @@ def test_two_processes_begin_at_different_nonces():
     program = "from superdex.buffers._ids import _next_nonce; raise SystemExit(_next_nonce() % 251)"
     codes = {run_python(program).returncode for _ in range(3)}
     assert len(codes) > 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_has_nonces_of_its_own():
+    """What it makes next shares no id with what the process that it came from makes next."""
+    program = """
+import os
+from superdex.buffers._ids import _next_nonce
+reader, writer = os.pipe()
+child = os.fork()
+if child == 0:
+    os.write(writer, str(_next_nonce()).encode())
+    os._exit(0)
+os.waitpid(child, 0)
+raise SystemExit(int(os.read(reader, 9)) == _next_nonce())
+"""
+    assert run_python(program).returncode == 0
 
 
 # ── comparing ───────────────────────────────────────────────────────────────────────────────────

@@ -208,6 +208,13 @@ def test_a_slot_spec_is_the_batch_spec_with_fewer_rows():
         assert spec[name].dtype == batch[name].dtype
 
 
+@pytest.mark.parametrize("rows", [-1, 2.0, True, "2", None, 1 + Drift().num_envs])
+def test_impossible_numbers_of_rows_have_no_spec(rows):
+    """They are named, and no array of such a shape is asked for later."""
+    with pytest.raises(ValueError, match=r"rows must be an integer from 0 to \d+, .* got"):
+        Drift().slot_batch_spec(rows)
+
+
 # ── refusals ────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -112,6 +112,43 @@ def test_a_generator_held_twice_is_one_again():
     assert back["a"] is not back["c"]
 
 
+def test_arrays_that_share_memory_share_it_again():
+    """What is written to one is seen in the others, whichever of them is the whole."""
+    table = np.arange(12.0).reshape(4, 3)  # a view itself
+    whole, row, turned, same = decode(encode([table, table[2], {"t": table[::-1].T}, table]))
+    row[:] = 0
+    expected = np.arange(12.0).reshape(4, 3)
+    expected[2] = 0
+    np.testing.assert_array_equal(whole, expected)
+    np.testing.assert_array_equal(turned["t"], expected[::-1].T)
+    np.testing.assert_array_equal(same, expected)
+
+
+def test_views_that_do_not_overlap_take_no_more_than_they_show():
+    """A row of a large table is no reason to keep the table."""
+    table = np.zeros((1000, 3))
+    back = decode(data := encode([table[0], table[1]]))
+    assert len(data) < 200
+    assert not np.shares_memory(*back)
+
+
+def test_a_container_held_twice_is_one_again():
+    """Lists, dicts, deques, and what holds them."""
+    items, table, queue = [1], {"a": 2}, deque([3], 4)
+    back = decode(encode({"a": items, "b": (items, [table, queue]), "c": table, "d": queue}))
+    assert back["a"] is back["b"][0]
+    assert back["c"] is back["b"][1][0]
+    assert back["d"] is back["b"][1][1]
+    assert decode(encode(back)) == back
+
+
+def test_a_bytearray_can_still_be_changed():
+    """It does not turn into bytes."""
+    back = decode(encode([bytearray(b"ab")]))[0]
+    assert type(back) is bytearray
+    assert back == b"ab"
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -121,6 +158,8 @@ def test_a_generator_held_twice_is_one_again():
         np.zeros(2, [("a", int)]),
         int,
         {"deep": [1, {"er": object()}]},
+        memoryview(b"x"),
+        {"deep": ([memoryview(b"x")],)},
     ],
 )
 def test_what_is_not_plain_is_refused(value):
@@ -129,11 +168,11 @@ def test_what_is_not_plain_is_refused(value):
         encode(value)
 
 
-def test_a_tree_that_holds_itself_is_refused():
+@pytest.mark.parametrize("tree", [[], deque()], ids=["list", "deque"])
+def test_a_tree_that_holds_itself_is_refused(tree):
     """It has no end."""
-    tree: list = []
-    tree.append(tree)
-    with pytest.raises(Unencodable):
+    tree.append((tree,))
+    with pytest.raises(Unencodable, match="holds itself"):
         encode(tree)
 
 
@@ -148,6 +187,16 @@ def test_nan_comes_back_with_its_bits():
     array = np.array([0x7FF8000000000123], np.uint64).view(np.float64)
     assert decode(encode(array)).tobytes() == array.tobytes()
     assert math.isnan(decode(encode(math.nan)))
+
+
+def beside(name: str, *path: str) -> bytes:
+    """Return the bytes of a generator that is about to read beside its numbers."""
+    state = getattr(np.random, name)(0).state
+    holder = state
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = 10**6
+    return bytes(msgpack.packb(msgpack.ExtType(9, encode([0, name, state, None]))))
 
 
 class Bomb:
@@ -173,6 +222,14 @@ def packed(code: int, content) -> bytes:
         packed(9, [0, "default_rng", {}, None]),
         packed(9, [0, "PCG64", {}, [1, [], 1 << 30, 0]]),
         packed(9, [3, None, None, None]),
+        beside("MT19937", "state", "pos"),
+        beside("Philox", "buffer_pos"),
+        packed(10, [3]),
+        packed(11, [3, None, "<f8", [1], [8], 0]),
+        packed(11, [0, b"1234567", "<f8", [1], [8], 0]),
+        packed(11, [0, b"12345678", "<f8", [1 << 40], [0, 8], 0]),
+        packed(11, [0, b"12345678", "<f8", [2], [8], -8]),
+        packed(11, [0, b"12345678", "|O", [1], [8], 0]),
         packed(77, []),
         b"\xdd\xff\xff\xff\xff",
     ],

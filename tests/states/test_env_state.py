@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from collections import deque
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 from gymnasium import wrappers
 from gymnasium.envs.classic_control import PendulumEnv
+from gymnasium.envs.mujoco.hopper_v5 import HopperEnv
 from gymnasium.spaces import Box
 
 import superdex.envs.mujoco  # noqa: F401  # registers its ids
@@ -286,9 +289,105 @@ class Pushed(PendulumEnv):
         self.tool = tool
 
 
+def drawing():
+    """Return a function with a generator of its own."""
+    generator = np.random.default_rng(0)
+    return lambda: generator.normal()
+
+
 def test_get_state_and_set_state_are_used():
     """The generator is seen to."""
     check_exact(Telling)
+
+
+GOALS = np.arange(12.0).reshape(4, 3)
+"""Of all environments."""
+
+
+class Phase(enum.Enum):
+    REST = 1
+    RUN = 2
+
+
+@dataclass(frozen=True)
+class Goal:
+    place: float
+    noise: np.ndarray
+
+
+class Busy(PendulumEnv):
+    """Remembers in many ways; its reward shows all of it."""
+
+    __slots__ = ("__slot",)
+
+    def __init__(self):
+        super().__init__()
+        self.buffer = np.zeros(4)
+        self.head = self.buffer[:2]
+        self.goals = np.arange(12.0).reshape(4, 3)
+        self.history = self.log = []
+        self.rule = abs
+        self._choose(0)
+        self.__slot = 0
+
+    def _choose(self, k):
+        self.goal, self.common = self.goals[k], GOALS[k]
+        self.phase = Phase.RUN if k % 2 else Phase.REST
+        self.behaviour = self._run if k % 2 else self._rest
+        self.target = Goal(float(k), np.full(2000, k))
+
+    def _run(self):
+        return 3.0
+
+    def _rest(self):
+        return 5.0
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = super().step(action)
+        self.head += self.np_random.normal(size=2)
+        self.log.append(self.np_random.normal())
+        self.__slot += 1
+        shown = (
+            *(self.buffer.sum(), self.goal.sum(), self.goals.sum(), self.common.sum()),
+            *(GOALS.sum(), sum(self.history), self.phase.value, self.behaviour()),
+            *(self.target.place, self.target.noise[1000], self.__slot, self.rule(-1.0)),
+        )
+        self._choose(int(self.np_random.integers(4)))
+        return observation, reward, terminated, truncated, info | {"shown": shown}
+
+
+def test_what_an_environment_remembers_in_other_ways_is_exact():
+    """Views, names for one list, slots, own methods, enumerations and frozen data classes.
+
+    A table from which an environment has chosen a row is left as it was, whoever it belongs to.
+    """
+    for seed in range(3):
+        check_exact(Busy, steps=(3 + seed, 20))
+    np.testing.assert_array_equal(GOALS, np.arange(12.0).reshape(4, 3))
+
+
+def test_what_an_environment_is_made_of_is_no_part_of_a_state():
+    """A state that was tampered with does not get at it."""
+    env = gym.make("Pendulum-v1")
+    env.reset(seed=0)
+    state = EnvState(env)
+    tree = state.capture()
+    tree["layers"][-1]["spec"] = [None, 3]
+    with pytest.raises(ValueError, match=r"damaged: 'spec' of PendulumEnv is no part of a state"):
+        state.check(tree)
+
+
+def test_another_function_in_its_place_is_noticed():
+    """It can't be put back, and nothing may go on with the wrong one."""
+    one, other = Pushed(np.tanh), Pushed(partial(np.add, 1))
+    third = Pushed(partial(np.add, 2))
+    for env in (one, other, third):
+        env.reset(seed=0)
+    data, tag = captured(other)
+    with pytest.raises(ValueError, match=r"another Pushed, with another 'tool'"):
+        restored(third, data, tag)
+    with pytest.raises(ValueError, match=r"another Pushed, with another 'tool': expected tanh"):
+        restored(one, data, tag)
 
 
 def test_an_environment_of_which_nothing_is_known_is_named():
@@ -319,6 +418,11 @@ def test_a_wrapper_of_which_nothing_is_known_is_named():
     [
         (lambda: Pushed(object()), r"Pushed can't be captured: its attribute 'tool'"),
         (lambda: Pushed([1, {"a": {1: object()}}]), r"Pushed .*'tool'.*object"),
+        (lambda: Pushed(PendulumEnv()), r"Pushed .*'tool'.*PendulumEnv"),
+        (lambda: Pushed(np.random.default_rng(0).normal), r"Pushed .*'tool'.*Generator"),
+        (lambda: Pushed(partial(max, np.random.default_rng(0))), r"'tool'.*Generator"),
+        (lambda: Pushed(drawing()), r"Pushed .*'tool'.*Generator"),
+        (lambda: Pushed([].append), r"Pushed .*'tool'.*method of a list"),
         (lambda: Hiding(gym.make("Pendulum-v1")), r"Hiding .*'filter'"),
         (Wrong, r"Wrong\.get_state\(\) returned"),
     ],
@@ -328,17 +432,24 @@ def test_an_attribute_that_is_no_plain_value_is_named(make, message):
     env, twin = make(), make()
     for each in (env, twin):
         each.reset(seed=0)
-    state = EnvState(env)
     with pytest.raises(StateCaptureUnsupported, match=message):
-        state.encode({"env": state.capture()})
+        captured(env)
     action = np.ones(1, np.float32)
     assert trajectory(env, [action] * 3) == trajectory(twin, [action] * 3)
 
 
 def test_functions_and_constants_are_left_alone():
     """They are how an environment is built."""
-    make = partial(Pushed, np.tanh)
-    check_exact(make)
+    for tool in (
+        np.tanh,
+        partial(np.add, 1),
+        lambda: check_exact,
+        captured,
+        np,
+        Box,
+        np.dtype("f4"),
+    ):
+        check_exact(partial(Pushed, tool))
 
 
 @pytest.mark.parametrize(
@@ -368,6 +479,26 @@ def test_what_differs_is_named(one, other, message):
     assert re.search(message, said or "")
     for env in envs:
         env.close()
+
+
+class Looking(HopperEnv):
+    """Reads, before a step, what the last one left one timestep behind."""
+
+    def step(self, action):
+        seen = float(self.data.geom_xpos.sum() + self.data.cvel.sum() + self.data.qacc.sum())
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, reward + seen, terminated, truncated, info
+
+
+def test_a_mujoco_environment_may_read_anything_before_a_step():
+    """Of a class that is not Gymnasium's, all such numbers are kept."""
+    check_exact(Looking)
+    one, other = share_mujoco(Looking)(), Looking()
+    for env in (one, other):
+        env.reset(seed=0)
+    restored(other, *captured(one))  # which has no more than its scene saves
+    assert other.data.qpos.tobytes() == one.unwrapped.data.qpos.tobytes()
+    one.close()
 
 
 def test_another_model_is_told_from_the_same():

@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from superdex.envs import CartPoleEnv
+from superdex.envs import CartPoleEnv, HalfCheetahEnv
 from superdex.states import VectorState
 from superdex.states import _vector_state as module
+from superdex.states._codec import encode
 from superdex.states._sealed import seal
 from superdex.vector import HybridVectorEnv
 
@@ -54,6 +55,26 @@ def test_some_are_chosen_in_any_order(state):
     )
     with pytest.raises(IndexError):
         state[4]
+
+
+def test_several_captures_are_put_together(state):
+    """As if they had been captured at once, for a bank of states from several moments."""
+    assert VectorState.concatenate([state[[0, 1]], state[2:]]) == state
+
+
+@pytest.mark.parametrize(("others", "error"), [([], ValueError), ([b""], TypeError)])
+def test_nothing_but_states_is_put_together(others, error):
+    """At least one, and each a state."""
+    with pytest.raises(error, match="concatenate takes"):
+        VectorState.concatenate(others)
+
+
+def test_states_with_other_observations_are_not_put_together(state):
+    """They would fit no vector environment."""
+    with HybridVectorEnv([HalfCheetahEnv], in_process=True) as envs:
+        envs.reset(seed=0)
+        with pytest.raises(ValueError, match="the same observations"):
+            VectorState.concatenate([state, envs.capture_states()])
 
 
 def test_its_arrays_can_not_be_changed(state):
@@ -104,6 +125,41 @@ def test_a_newer_format_is_named(state):
     newer = seal(module._MAGIC, module._VERSION + 1, b"whatever")
     with pytest.raises(ValueError, match=r"format 2, written by a newer version.*Update superdex"):
         VectorState.from_bytes(newer)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tags": ["x"]},
+        {"tag": [9] * 5},
+        {"rows": []},
+        {"results": {}},
+    ],
+)
+def test_parts_that_do_not_fit_together_are_refused(state, change):
+    """Even where the checksum is right."""
+    body = encode(state._to_tree() | change)
+    with pytest.raises(ValueError, match="damaged"):
+        VectorState.from_bytes(seal(module._MAGIC, module._VERSION, body))
+
+
+def test_flags_of_another_shape_are_refused(state):
+    """There is one bool for each row."""
+    ended = np.zeros((state.num_envs, 2), np.bool_)
+    body = encode(state._to_tree() | {"results": state.results | {"ended": ended}})
+    with pytest.raises(ValueError, match="parts don't fit together"):
+        VectorState.from_bytes(seal(module._MAGIC, module._VERSION, body))
+
+
+def test_a_link_stays_a_link(state, tmp_path):
+    """What it leads to is written, and a name may be as long as the system allows."""
+    target = tmp_path / ("n" * 250)
+    (tmp_path / "link").symlink_to(target)
+    for _ in range(2):
+        state.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert VectorState.load(target) == state
+    assert len([*tmp_path.iterdir()]) == 2
 
 
 class Bomb:

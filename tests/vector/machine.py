@@ -356,8 +356,8 @@ class Machine(RuleBasedStateMachine):
         sent.fill(9)  # it was copied
 
     def step_slots(self, actions: np.ndarray, slots: list[list[int]], way: str) -> None:
-        """Step slot by slot, if that is possible now."""
-        if self.refuses("step"):
+        """Step slot by slot, if that is possible now; no slots are no call."""
+        if not slots or self.refuses("step"):
             return
         self.note(f"slots {way}", slots, actions.tolist())
         told = [{row: actions[row] for row in slot} for slot in slots]

@@ -128,7 +128,7 @@ class Model:
                 if chosen := [i for i in rows if i in actions]:
                     work = partial(self._step_some, rows=chosen, actions=actions)
                     self._try(w, partial(self._do, work=work, dies=False), outcome, fatal=True)
-            self.steps += 1
+            self.steps += not outcome.failures
             for i in actions:
                 if i in outcome.shown:
                     self.rows[i].observation = outcome.shown[i].observation

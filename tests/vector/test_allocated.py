@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import itertools
+import os
+import resource
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -236,6 +239,41 @@ def test_others_never_notice_a_death(make_workers, monkeypatch, tmp_path, mode, 
     assert run.restarts == [1, 1]
 
 
+def test_slots_are_told_of_nothing_else_after_them(make_workers):
+    """Messages of slots go alone, whatever the last call for all workers was."""
+    envs = make_workers([Fixed] * 4, 2, timeout=20)
+    envs.reset()
+    buffers = envs.allocate_buffers(1)[0]
+    for _ in range(2):
+        envs.reset_slots([3, 0], 1)
+        envs.step_slots([3], NO_ACTIONS[:1])
+    envs.step_into(NO_ACTIONS, buffers)
+    assert buffers["observation"].tolist() == [[1], [1], [1], [2]]
+    envs.reset()
+
+
+def test_without_descriptors_they_are_refused(make_workers):
+    """At whichever of those it takes the limit is reached, the vector goes on."""
+    envs = make_workers([Fixed] * 4, 2)
+    envs.reset()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for spare in itertools.count():
+        assert spare < 10, "some limit is enough"
+        lowest = os.dup(0)
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + spare, limits[1]))
+        try:
+            envs.allocate_buffers(1)
+            break
+        except OSError as error:
+            assert error.errno == errno.EMFILE  # noqa: PT017  # one of the rounds goes well
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        envs.step_slots([0], NO_ACTIONS[:1])
+        assert envs.step(NO_ACTIONS).observation[1].tolist() == [spare + 1]
+    assert spare > 1
+
+
 @restarts
 def test_a_death_while_they_are_allocated_or_given_back(make_workers):
     """The new worker comes up with the buffers that there are."""
@@ -329,6 +367,39 @@ def test_a_buffer_is_dropped_with_its_first_array():
     assert known.dropped == [3]
     assert known.find(arrays) is None
     assert known.find(arrays_of()) is None
+
+
+@pytest.mark.parametrize("in_process", [True, False])
+def test_slots_written_to_parts_of_one_leave_other_rows_as_they_were(make, in_process):
+    """Though those parts hold the last results of other rows, which rest."""
+    envs = fixed(make, in_process)
+    (buffers,) = envs.allocate_buffers(1)
+    for _ in range(3):
+        envs.step_into(NO_ACTIONS, buffers)
+    before = envs.observe_slots(range(4))
+    half = {name: array[:2] for name, array in buffers.items()}
+    ticket = envs.submit_slots([1], NO_ACTIONS[:1])
+    envs.step_slots_into([2, 0], NO_ACTIONS[:2], half)
+    assert half["env_id"].tolist() == [2, 0]
+    envs.wait_slots(ticket)
+    resting, moved = envs.observe_slots([3]), envs.observe_slots([0, 1, 2])
+    assert resting.observation.tobytes() == before.observation[3:].tobytes()
+    assert (moved.observation == before.observation[:3] + 1).all()
+    shown = envs.reset_envs([0]).observation
+    assert shown[1:].tobytes() == envs.observe_slots([1, 2, 3]).observation.tobytes()
+    assert shown[3:].tobytes() == before.observation[3:].tobytes()
+
+
+def test_all_rows_of_one_can_be_read_into_it_in_another_order(make):
+    """Which does not change what the rows show afterwards."""
+    envs = make(walks(4), num_workers=2)
+    (buffers,) = envs.allocate_buffers(1)
+    envs.reset_into(buffers, seed=1)
+    before = buffers["observation"].copy()
+    for _ in range(2):
+        envs.observe_slots_into([3, 2, 1, 0], buffers)
+        assert np.array_equal(buffers["observation"], before[::-1])
+    assert np.array_equal(envs.observe_slots(range(4)).observation, before)
 
 
 def make_outputs() -> tuple[Outputs, dict[str, np.ndarray]]:

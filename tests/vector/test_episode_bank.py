@@ -177,6 +177,11 @@ def test_none_ends_it(make):
     assert "bank_row" not in one.info
 
 
+def misshapen(bank: VectorState) -> VectorState:
+    observation = bank.results["observation"][:, :2]
+    return VectorState(bank.tags, bank.rows, bank.results | {"observation": observation})
+
+
 @pytest.mark.parametrize(
     ("bank", "choose", "error", "message"),
     [
@@ -185,6 +190,7 @@ def test_none_ends_it(make):
         (lambda: 3, None, TypeError, "must be a VectorState or None, got int"),
         (lambda: bank_of(short_cart_pole), 3, TypeError, "choose must be a function"),
         (lambda: None, by_sum, ValueError, "without a bank"),
+        (lambda: misshapen(bank_of(short_cart_pole)), None, ValueError, r"got \(2,\) of float32"),
         (lambda: bank_of(short_cart_pole, steps=13), None, ValueError, "episode that is over"),
     ],
 )
@@ -223,6 +229,25 @@ def test_a_restarted_worker_uses_the_bank_too(make_workers):
     envs.step(np.zeros((4, 2), np.float32))
     info = envs.step(np.zeros((4, 2), np.float32)).info
     assert info["bank_row"][2:].tolist() == [by_sum(2, 1), by_sum(3, 1)]
+
+
+def test_a_choice_that_is_no_number_is_an_error_of_that_environment(make):
+    """A bool least of all: it is the answer to another question."""
+    envs = make([short_cart_pole] * 2)
+    envs.use_episode_bank(bank_of(short_cart_pole), lambda index, episode: True)
+    with pytest.raises(Exception, match=r"must return a row of the bank, 0 to 4, got True"):
+        envs.reset()
+
+
+def test_states_just_after_an_autoreset_make_a_bank(make):
+    """The flags are of the episode before, where an environment is reset in the same step."""
+    envs = make([short_cart_pole] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
+    envs.reset(seed=0)
+    truncated = np.zeros(2, np.bool_)
+    while not truncated.all():
+        observation, _, _, truncated, _ = envs.step(np.zeros((2, 1), np.float32))
+    envs.use_episode_bank(envs.capture_states(), lambda index, episode: 1 - index)
+    np.testing.assert_array_equal(envs.reset()[0], observation[::-1])
 
 
 def test_a_run_with_a_bank_goes_on_with_the_same_bank(make):

@@ -355,6 +355,13 @@ def test_wrappers_are_refused(make):
             evaluate(wrong, policy)
 
 
+def test_a_policy_that_is_no_function_is_refused(make):
+    """Before anything is reset."""
+    wrong: Any = 3
+    with pytest.raises(TypeError, match="policy must be a function of observations, got 3"):
+        evaluate(make(BUILDS, num_workers=2), wrong)
+
+
 def test_inner_class_is_refused_when_some_of_a_worker_have_finished(make):
     """It steps all or none; the message says so."""
     envs = make(BUILDS, num_workers=1, inner_env_cls=SyncVectorEnv)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 import signal
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 from superdex.buffers import allocate
-from superdex.errors import BrokenError, CallPending, CallTimeout, ClosedError
+from superdex.errors import BrokenError, CallPending, CallTimeout, ClosedError, ResetNeeded
 from superdex.vector import HybridVectorEnv
 from tests.vector.envs import Acting, Fixed, Walk, walk_actions, walks
 
@@ -113,6 +114,21 @@ def test_another_call_while_one_is_in_flight_is_refused(make, in_process):
         with pytest.raises(CallPending, match="while a reset is in flight"):
             use()
     assert envs.reset_wait().observation.tolist() == [[0], [0]]
+
+
+def test_a_refusal_names_the_call_that_was_made(make):
+    """The first half of a call is not the whole of it."""
+    envs = make([Fixed] * 2)
+    with pytest.raises(ResetNeeded, match=r"^step_async was called before the first reset"):
+        envs.step_async(NO_ACTIONS)
+    with pytest.raises(ResetNeeded, match=r"^step was called before the first reset"):
+        envs.step(NO_ACTIONS)
+    envs.reset()
+    envs.step_async(NO_ACTIONS)
+    for use in (partial(envs.step_async, NO_ACTIONS), envs.reset_async, envs.reset):
+        with pytest.raises(CallPending, match=f"^{getattr(use, 'func', use).__name__} was called"):
+            use()
+    envs.step_wait()
 
 
 def test_waiting_for_nothing_is_refused(make):
@@ -309,6 +325,8 @@ def ctrl_c_at_line(number, function, names=()):
         return trace_line
 
     before = sys.gettrace()
+    gc.collect()
+    gc.disable()  # what earlier tests left would be collected amid it, and interrupted then
     sys.settrace(trace)
     try:
         function()
@@ -316,6 +334,7 @@ def ctrl_c_at_line(number, function, names=()):
         return True
     finally:
         sys.settrace(before)
+        gc.enable()
     return False
 
 

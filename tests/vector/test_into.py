@@ -79,7 +79,7 @@ def assert_equal_rollouts(one: HybridVectorEnv, two: HybridVectorEnv, way: str, 
     _same(into.buffers["observation"], observation, "reset")
     _same_infos(info, expected_info, "reset's info")
     assert not into.buffers["reward"].any()
-    assert into.buffers["action_valid"].all()
+    assert not into.buffers["action_valid"].any()
     disabled = one.metadata["autoreset_mode"] is AutoresetMode.DISABLED
     previous = {name: array.copy() for name, array in into.buffers.items()}
     for number, actions in enumerate(walk_actions(steps, one.num_envs)):
@@ -311,6 +311,30 @@ def test_every_step_and_reset_gives_new_state_ids(make):
     assert not set(envs.state_ids.tolist()) & seen
 
 
+def test_rows_that_were_reset_show_no_action(make):
+    """None led to what they show; other rows keep theirs."""
+    envs = make([CartPoleEnv] * 3, num_workers=1)
+    buffers = allocate(envs.batch_spec())
+    envs.reset(seed=1)
+    state = envs.capture_states([0])
+
+    def rows_with_action() -> list[bool]:
+        envs.observe_slots_into(range(3), buffers)
+        rows: list[bool] = buffers["action"].any(axis=1).tolist()
+        return rows
+
+    for reset, rows in (
+        (partial(envs.reset_envs, [1]), [0, 2]),
+        (partial(envs.reset_slots, [2, 0]), [1]),
+        (partial(envs.restore_states, state, [1]), [0, 2]),
+        (partial(envs.reset_into, buffers), []),
+    ):
+        envs.step_into(np.ones_like(buffers["action"]), buffers)
+        assert rows_with_action() == [True] * 3
+        reset()
+        assert rows_with_action() == [row in rows for row in range(3)]
+
+
 def test_finished_environments_are_refused_with_disabled(make):
     """As `step` refuses them, before a buffer is touched."""
     envs = make([partial(Fixed, length=n) for n in (1, 9)], autoreset_mode="Disabled")
@@ -512,6 +536,9 @@ def test_everything_is_refused_after_close(make):
         partial(envs.allocate_buffers, 1),
         lambda: envs.state_ids,
         lambda: envs.episode_ids,
+        envs.batch_spec,
+        partial(envs.slot_batch_spec, 1),
+        partial(envs.slot_partitions, 1),
     ):
         with pytest.raises(ClosedError):
             call()

@@ -15,6 +15,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import psutil
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import vector as wrappers
@@ -167,9 +168,8 @@ def test_a_run_without_seeds(restarting):
     assert envs.autoreset_mask.tolist() == [True, True, False, False]
 
 
-@pytest.mark.parametrize(("env_class", "shared"), [(AntEnv, True), (CartPoleEnv, False)])
-def test_physics(restarting, tmp_path, env_class, shared):
-    """On scenes that are shared and not, with contacts."""
+def physics_run(restarting, tmp_path, env_class, *, shared):
+    """Return a run whose first worker dies over its 13th step, and actions for it."""
     cfg = {"use_shared_scenes": shared, "steps_per_episode": 25, "reset_noise_scale": 0.1}
     builds = [partial(env_class, cfg)] * 4
     env_fns = [*builds]
@@ -177,7 +177,14 @@ def test_physics(restarting, tmp_path, env_class, shared):
     run = Run(restarting(env_fns, 2), builds)
     run.reset(seed=5)
     rng = np.random.default_rng(1)
-    run.run(rng.uniform(-1, 1, (40, *run.envs.action_space.shape)).astype(np.float32))
+    return run, rng.uniform(-1, 1, (40, *run.envs.action_space.shape)).astype(np.float32)
+
+
+@pytest.mark.parametrize(("env_class", "shared"), [(AntEnv, True), (CartPoleEnv, False)])
+def test_physics(restarting, tmp_path, env_class, shared):
+    """On scenes that are shared and not, with contacts."""
+    run, actions = physics_run(restarting, tmp_path, env_class, shared=shared)
+    run.run(actions)
     assert run.restarts == [1, 0]
 
 
@@ -528,6 +535,17 @@ def test_close_ends_a_restart(restarting, tmp_path):
     started = time.perf_counter()
     envs.close(timeout=0.1)
     assert time.perf_counter() - started < 10
+
+
+def test_close_gives_the_block_back_to_who_keeps_the_vector(restarting):
+    """Nothing holds the block for a restart that can't come any more."""
+    process = psutil.Process()
+    before = process.num_fds()
+    envs = restarting(walks(2), 1)
+    ticket = (envs.reset(), envs.submit_slots([0], walk_actions(1, 1)[0]))[1]
+    envs.close()
+    assert process.num_fds() == before
+    assert ticket.env_ids.tolist() == [0]
 
 
 def test_many_restarts_leave_nothing(restarting):

@@ -195,6 +195,27 @@ def test_misuse_is_refused(make_workers):
     envs.wait_slots(ticket)
 
 
+@pytest.mark.parametrize(
+    ("call", "order"),
+    [
+        ("send", "actions, env_ids"),
+        ("step_slots", "env_ids, actions"),
+        ("submit_slots", "env_ids, actions, state_ids"),
+    ],
+)
+def test_swapped_arguments_are_refused_with_their_order(make, call, order):
+    """What is wrong in another way gets no such advice."""
+    envs = make(walks(4))
+    envs.reset()
+    actions, ids = walk_actions(1, 2)[0], np.array([0, 3])
+    wrong = (ids, actions) if call == "send" else (actions, ids)
+    advice = rf"Nothing has changed\. The arguments seem to be swapped: it is {call}\({order}\)\.$"
+    with pytest.raises(ValueError, match=advice):
+        getattr(envs, call)(*wrong)
+    with pytest.raises(ValueError, match=r"Nothing has changed\.$"):
+        getattr(envs, call)(actions, actions)
+
+
 def test_reset_flushes(make_workers, gate):
     """What was sent is waited for and dropped, what was not received too."""
     envs = make_workers([partial(Gated, gate), partial(Gated, gate, "never")], 1)

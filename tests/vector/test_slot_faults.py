@@ -23,7 +23,7 @@ from tests.vector.envs import Fixed, Walk, walk_actions, walks
 from tests.vector.rows import Run, faulty, kill_self, odd, stumble
 from tests.vector.slot_steps import by_slots, together
 from tests.vector.test_hybrid_async import ctrl_c_at_line
-from tests.vector.test_restart import DyingAtReply, await_deaths, kill
+from tests.vector.test_restart import DyingAtReply, await_deaths, kill, physics_run
 from tests.vector.test_timeouts import Gated
 
 MODES = list(AutoresetMode)
@@ -122,19 +122,13 @@ def test_last_observations_survive_a_worker_that_dies_over_them(restarting, tmp_
     assert batch.observation.min() == batch.observation.max() == 3
 
 
-@pytest.mark.parametrize(("env_class", "shared"), [(AntEnv, True), (CartPoleEnv, True)])
-def test_physics(restarting, tmp_path, env_class, shared):
+@pytest.mark.parametrize("env_class", [AntEnv, CartPoleEnv])
+def test_physics(restarting, tmp_path, env_class):
     """At once and one by one, some of the worker's environments resting."""
-    cfg = {"use_shared_scenes": shared, "steps_per_episode": 25, "reset_noise_scale": 0.1}
-    builds = [partial(env_class, cfg)] * 4
-    env_fns = [*builds]
-    env_fns[1] = faulty(builds[1], "step", kill_self, 13, tmp_path / "fuse")
-    run = Run(restarting(env_fns, 2), builds)
-    run.reset(seed=5)
+    run, actions = physics_run(restarting, tmp_path, env_class, shared=True)
     step = by_slots(run.envs, [[0, 1], [3], [2]], "in flight")
-    rng = np.random.default_rng(1)
-    for actions in rng.uniform(-1, 1, (40, *run.envs.action_space.shape)).astype(np.float32):
-        run.step(actions, step=step)
+    for each in actions:
+        run.step(each, step=step)
     assert run.restarts == [1, 0]
 
 
@@ -345,6 +339,23 @@ def test_ctrl_c_at_any_line_of_a_slots_way_loses_nothing(make_workers):
         line += 3
     assert line > 200
     assert envs.get_attr("steps") == (steps, steps)
+
+
+def test_ctrl_c_before_a_step_is_sent_moves_nothing(make_workers):
+    """A slot that comes next does not have the workers do that step after all."""
+    envs = make_workers([Fixed] * 2, 1, timeout=20)
+    envs.reset()
+    actions = np.zeros((2, 1), np.float32)
+    line, steps = 1, 0
+    while ctrl_c_at_line(line, partial(envs.step, actions), ("_start_step", "prepare", "start")):
+        if envs._flight.lifecycle.in_flight:
+            envs.step_wait()
+            steps += 1
+        envs.step_slots([0, 1], actions)
+        steps += 1
+        assert envs.get_attr("steps") == (steps, steps)
+        line += 1
+    assert line > 20
 
 
 def test_many_interrupts_lose_no_row(make_workers):

@@ -16,6 +16,7 @@ from superdex.envs.mujoco import AntEnv, HopperEnv
 from superdex.errors import (
     BrokenError,
     CallPending,
+    CallTimeout,
     ClosedError,
     ResetNeeded,
     StaleStateError,
@@ -326,7 +327,7 @@ def test_resetting_slots(make_workers):
             _same(batch.observation[at], observation, "observation")
             _same(row_info(batch.info, at), info, "info")
         assert not batch.reward.any()
-        assert batch.action_valid.all()
+        assert not batch.action_valid.any()
 
 
 def test_the_first_reset_may_be_of_slots(make_workers):
@@ -475,6 +476,52 @@ def test_reset_drops_what_is_in_flight(make_workers):
     buffers = allocate(envs.batch_spec())
     envs.reset_into(buffers, seed=4)
     assert np.array_equal(first[:, :2], buffers["observation"][:, :2])
+
+
+@pytest.mark.parametrize("in_process", [True, False])
+def test_reset_drops_empty_slots_too(make, in_process):
+    """They have a ticket like any other, which doesn't stay open for ever."""
+    envs = make(walks(2), 1, in_process=in_process)
+    envs.reset()
+    ticket = envs.submit_slots([], np.zeros((0, 2), np.float32))
+    envs.reset()
+    assert envs.open_tickets == ()
+    with pytest.raises(RuntimeError, match="dropped by a reset"):
+        envs.wait_slots(ticket)
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+def test_a_reset_that_is_refused_drops_nothing(make_workers, in_process):
+    """Seeds and options are looked at before anything is waited for."""
+    envs = make_workers(walks(3), num_workers=1, in_process=in_process)
+    envs.reset(seed=4)
+    buffers = allocate(envs.batch_spec())
+    ticket = envs.submit_slots([0, 2], walk_actions(1, 2)[0])
+    envs.send(walk_actions(1, 1)[0], [1])
+    for call in (envs.reset, partial(envs.reset_into, buffers)):
+        with pytest.raises(ValueError, match="expected 3, got 2"):
+            call(seed=[1, 2])
+        with pytest.raises(ValueError, match="options"):
+            call(options=3)
+    assert envs.open_tickets == (ticket,)
+    assert envs.in_flight.tolist() == [1]
+    assert envs.wait_slots(ticket).env_id.tolist() == [0, 2]
+    assert envs.recv().env_id.tolist() == [1]
+
+
+def test_a_reset_waits_no_longer_than_told_for_what_is_in_flight(make_workers):
+    """What takes too long stays in flight, to be waited for or dropped later."""
+    envs = make_workers([Slow, Walk], 1, timeout=0.02)
+    envs.reset(seed=4, timeout=60)
+    buffers = allocate(envs.batch_spec())
+    ticket = envs.submit_slots([0], walk_actions(1, 1)[0])
+    for reset in (envs.reset, partial(envs.reset_into, buffers), partial(envs.reset, timeout=0)):
+        with pytest.raises(CallTimeout):
+            reset()
+    assert envs.open_tickets == (ticket,)
+    observation, _ = envs.reset(seed=4, timeout=60)
+    assert observation.shape == (2, 3)
+    assert envs.open_tickets == ()
 
 
 def test_an_error_breaks_with_its_environment_named(make_workers):

@@ -216,7 +216,13 @@ def test_a_restart_after_a_load_is_one_of_the_run_that_goes_on(make_workers):
         (lambda d: {}, ValueError, "not what state_dict returned: expected the keys format"),
         (lambda d: d | {"format": "x"}, ValueError, "not what state_dict returned"),
         (lambda d: d | {"version": 2}, ValueError, "version 2, written by a newer .*Update"),
+        (lambda d: d | {"version": 0}, ValueError, "damaged: expected a version of 1"),
+        (lambda d: d | {"steps": -1}, ValueError, "damaged: .* number of steps, got 1 and -1"),
+        (lambda d: d | {"states": "abcd"}, ValueError, "got str. Decode it from base64"),
         (lambda d: d | {"num_envs": 4}, ValueError, "expected num_envs=3, as here, got 4"),
+        (lambda d: d | {"steps": "x"}, ValueError, "expected steps of type int, got str"),
+        (lambda d: d | {"version": "1"}, ValueError, "expected version of type int, got str"),
+        (lambda d: d | {"settings": 3}, ValueError, "expected settings of type Mapping, got int"),
         (lambda d: d | {"states": d["states"][:-1]}, ValueError, "cut short"),
         (lambda d: d | {"states": b"x" * 99}, ValueError, "This is no state of environments"),
         (
@@ -236,8 +242,11 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(make, change, error, m
     envs, twin = make(strolls(3)), make(strolls(3))
     for each in (envs, twin):
         each.reset(seed=0)
+    saved = envs.state_dict()
+    for each in (envs, twin):
+        run(each, random_actions(envs, 4))
     with pytest.raises(error, match=message):
-        envs.load_state_dict(change(envs.state_dict()))
+        envs.load_state_dict(change(saved))
     actions = random_actions(envs, 15)
     assert_same(run(envs, actions), run(twin, actions))
 

@@ -44,16 +44,6 @@ class MujocoEnvBatch(SceneEnvBatch):
         rows: NDArray[np.int32] | None = None,
     ) -> Transitions:
         """Step environments once; see `EnvBatch.step`. No action is refused, as in Gymnasium."""
-        with self._others_at_rest(rows):
-            return self._step(actions, observation, reward, rows)
-
-    def _step(
-        self,
-        actions: NDArray[Any],
-        observation: NDArray[Any],
-        reward: NDArray[np.float64],
-        rows: NDArray[np.int32] | None,
-    ) -> Transitions:
         hooks, batch, count = self._hooks, self._batch, len(self._envs)
         controls = hooks._agent.ctrl
         before = hooks._measured_before()
