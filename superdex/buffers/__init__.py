@@ -5,11 +5,12 @@ any class with a few primitives into one with these calls: `HybridVectorEnv` is 
 `VectorGameEnv`.
 """
 
+from superdex.buffers._bound import BoundBuffers
 from superdex.buffers._checks import check_buffers, check_env_ids
 from superdex.buffers._ids import Ids
 from superdex.buffers._slots import SlotBatch, slot_partitions
 from superdex.buffers._spec import ArraySpec, BatchSpec, allocate
-from superdex.buffers._steps import BoundBuffers, BufferedSteps
+from superdex.buffers._steps import BufferedSteps
 
 __all__ = [
     "ArraySpec",

@@ -24,7 +24,7 @@ import numpy as np
 from superdex._limits import usable_cpus
 from superdex.buffers import BatchSpec, BoundBuffers, BufferedSteps, allocate
 from superdex.buffers._ids import first_id
-from superdex.buffers._steps import Buffers
+from superdex.buffers._primitives import Buffers
 from superdex.errors import ClosedError
 from superdex.games._arguments import (
     as_actions,

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from superdex.buffers import BatchSpec, BufferedSteps, Ids
-from superdex.buffers._steps import Buffers
+from superdex.buffers._primitives import Buffers
 from superdex.errors import ResetNeeded
 from superdex.vector._allocated import AllocatedBuffers
 from superdex.vector._arguments import check_actions

@@ -9,8 +9,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from superdex.buffers import check_buffers
+from superdex.buffers._primitives import Buffers
 from superdex.buffers._slots import slot_partitions
-from superdex.buffers._steps import Buffers
 from superdex.vector._arguments import check_timeout
 from superdex.vector._into import BufferCalls
 from superdex.vector._lifecycle import State
