@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from superdex.buffers import BatchSpec, allocate
 from superdex.errors import BrokenError, ClosedError, StaleStateError
-from superdex.games._interface import AUTO_RESET, KEEP_ILLEGAL, Settings, Status
+from superdex.games._arguments import check_count
+from superdex.games._description import GameDescription
+from superdex.games._interface import AUTO_RESET, KEEP_ILLEGAL, MOST_THREADS, Settings, Status
 from superdex.games._outputs import BoundOutputs, check_outputs, output_spec
-
-if TYPE_CHECKING:
-    from superdex.games._library import GameDescription
 
 __all__ = ["GameBatch"]
 
 Rows = Sequence[int] | np.ndarray | None
+
+# What the engine adds stays below 2**44.
+_MOST_FIRST_ID = 2**64 - 2**44
 
 
 class _Handle:
@@ -56,40 +58,35 @@ class GameBatch:
         description: GameDescription,
         *,
         num_games: int,
-        seeds: Sequence[int] | np.ndarray,
+        seeds: Sequence[int] | np.ndarray | None,
         num_threads: int,
         max_actions: int,
         event_history: int,
-        max_episode_steps: int,
+        max_episode_steps: int | None,
         first_state_id: int,
         first_episode_id: int,
     ) -> None:
-        least = {"num_games": 1, "num_threads": 1, "max_actions": 1}
-        counts = {
-            "num_games": num_games,
-            "num_threads": num_threads,
-            "max_actions": max_actions,
-            "event_history": event_history,
-            "max_episode_steps": max_episode_steps,
-        }
-        for name, count in counts.items():
-            if not least.get(name, 0) <= count < 2**31:
-                raise ValueError(f"{name} must be at least {least.get(name, 0)}, got {count}.")
         self.description = description
-        self.num_games = num_games
-        self.num_threads = num_threads
-        self.max_actions = max_actions
-        self.event_history = event_history
+        self.num_games = check_count("num_games", num_games, 1)
+        self.num_threads = check_count("num_threads", num_threads, 1, MOST_THREADS)
+        self.max_actions = check_count("max_actions", max_actions, 1)
+        self.event_history = check_count("event_history", event_history, 0)
+        if max_episode_steps is not None:
+            check_count("max_episode_steps", max_episode_steps, 1)
         self._functions = functions
         settings = Settings(
             size=ctypes.sizeof(Settings),
-            first_state_id=first_state_id,
-            first_episode_id=first_episode_id,
-            **counts,
+            num_games=self.num_games,
+            num_threads=self.num_threads,
+            max_actions=self.max_actions,
+            event_history=self.event_history,
+            max_episode_steps=max_episode_steps or 0,
+            first_state_id=check_count("first_state_id", first_state_id, 0, _MOST_FIRST_ID),
+            first_episode_id=check_count("first_episode_id", first_episode_id, 0, _MOST_FIRST_ID),
         )
         options = list(description.options.values())
         address = ctypes.c_void_p()
-        seeds = _seeds(seeds, num_games)
+        seeds = _seeds(np.arange(self.num_games) if seeds is None else seeds, self.num_games)
         self._handle: _Handle | None = None
         self._check(
             functions.sdg_create(
@@ -289,6 +286,7 @@ class GameBatch:
         """
         if bot not in self.description.bots:
             raise ValueError(f"There is no bot {bot!r}, only {list(self.description.bots)}.")
+        depth, nodes = check_count("depth", depth, 0), check_count("nodes", nodes, 0)
         numbers, address, count = self._rows(rows, None)
         moves = np.empty(count, np.int32)
         mask = None

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
 
 from superdex.errors import GameLibraryError
+from superdex.games._arguments import check_count
 from superdex.games._batch import GameBatch
+from superdex.games._description import GameDescription, find_contradiction
 from superdex.games._interface import (
     BOARD_DTYPES,
     INTERFACE_VERSION,
@@ -23,52 +24,7 @@ from superdex.games._interface import (
     Status,
 )
 
-__all__ = ["GameDescription", "GameLibrary", "load"]
-
-
-@dataclass(frozen=True)
-class GameDescription:
-    """What a game's arrays look like under given options, as its library says.
-
-    Attributes:
-        name: The game.
-        options: Every option with its value.
-        num_seats: Players.
-        board_shape: Shape of one board.
-        board_dtype: Its dtype, uint8 or int32.
-        board_channels: Names along the board's first axis; empty where the game names none.
-        state_fields: Names of the compact state's entries.
-        num_actions: Action ids are 0 … num_actions − 1.
-        action_names: Names of the ids; empty where the game names none.
-        most_legal_actions: As many as a position can have.
-        progress_action: The action kept where the rows are too few for all; −1 for none.
-        action_features: Names of an action row's features.
-        action_args: The first of those, which are the action's arguments.
-        event_features: Names of an event's features.
-        num_affected: Sub-records of an event, at most.
-        affected_features: Names of a sub-record's features.
-        most_plies: Of an episode; 0 where nothing bounds it.
-        bots: Names of the players that the engine offers, weakest first.
-    """
-
-    name: str
-    options: Mapping[str, int]
-    num_seats: int
-    board_shape: tuple[int, ...]
-    board_dtype: np.dtype
-    board_channels: tuple[str, ...]
-    state_fields: tuple[str, ...]
-    num_actions: int
-    action_names: tuple[str, ...]
-    most_legal_actions: int
-    progress_action: int
-    action_features: tuple[str, ...]
-    action_args: tuple[str, ...]
-    event_features: tuple[str, ...]
-    num_affected: int
-    affected_features: tuple[str, ...]
-    most_plies: int
-    bots: tuple[str, ...]
+__all__ = ["GameLibrary", "load"]
 
 
 class GameLibrary:
@@ -94,7 +50,7 @@ class GameLibrary:
         number = self._number(game)
         found = {}
         values = (ctypes.c_int64 * 3)()
-        for index, name in enumerate(self._names(number, Kind.OPTION)):
+        for index, name in enumerate(self._optional_names(number, Kind.OPTION, "sdg_option_range")):
             self._check(self._functions.sdg_option_range(number, index, values))
             found[name] = (values[0], values[1], values[2])
         return found
@@ -143,11 +99,11 @@ class GameLibrary:
                 number, Kind.AFFECTED_FEATURE, about.num_affected_features
             ),
             most_plies=about.most_plies,
-            bots=self._names(number, Kind.BOT),
+            bots=self._optional_names(number, Kind.BOT, "sdg_bot_moves"),
         )
-        sizes = (*description.board_shape, about.num_seats, about.num_actions)
-        if min(sizes) < 1 or about.most_legal_actions < 1 or about.num_affected < 0:
-            raise GameLibraryError(f"{self.path} describes arrays of impossible sizes: {sizes}.")
+        wrong = find_contradiction(description, about.num_action_args)
+        if wrong is not None:
+            raise GameLibraryError(f"{self.path} contradicts itself: it describes {wrong}.")
         return description
 
     def create(
@@ -189,11 +145,11 @@ class GameLibrary:
             number,
             description,
             num_games=num_games,
-            seeds=np.arange(num_games) if seeds is None else seeds,
+            seeds=seeds,
             num_threads=num_threads,
             max_actions=description.most_legal_actions if max_actions is None else max_actions,
             event_history=event_history,
-            max_episode_steps=max_episode_steps or 0,
+            max_episode_steps=max_episode_steps,
             first_state_id=first_state_id,
             first_episode_id=first_episode_id,
         )
@@ -222,12 +178,8 @@ class GameLibrary:
                     f"{_hint(name, known)}"
                 )
             _, least, greatest = known[name]
-            if isinstance(value, bool) or int(value) != value or not least <= value <= greatest:
-                raise ValueError(
-                    f"Option {name} of {self.games[number]} must be a whole number from {least} to "
-                    f"{greatest}, got {value!r}."
-                )
-            values[name] = int(value)
+            what = f"Option {name} of {self.games[number]}"
+            values[name] = check_count(what, value, least, greatest)
         return values
 
     def _names(self, game: int, kind: int) -> tuple[str, ...]:
@@ -239,6 +191,15 @@ class GameLibrary:
             raise GameLibraryError(
                 f"{self.path} contradicts itself: it names {len(names)} things of kind {kind} and "
                 f"describes {count}. Build it anew."
+            )
+        return names
+
+    def _optional_names(self, game: int, kind: int, function: str) -> tuple[str, ...]:
+        names = self._names(game, kind)
+        if names and not hasattr(self._functions, function):
+            raise GameLibraryError(
+                f"{self.path} contradicts itself: it names {', '.join(names)} and has no function "
+                f"{function}."
             )
         return names
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from superdex.buffers import ArraySpec, BatchSpec, check_buffers
+from superdex.games._description import GameDescription
 from superdex.games._interface import Outputs
-
-if TYPE_CHECKING:
-    from superdex.games._library import GameDescription
 
 __all__ = ["BoundOutputs", "check_outputs", "output_spec"]
 

@@ -35,6 +35,7 @@ from superdex.games._arguments import (
 )
 from superdex.games._bound import BoundGames
 from superdex.games._engine import library as shipped_library
+from superdex.games._interface import MOST_THREADS
 from superdex.games._keys import GameIds, bind_outputs, game_batch_spec
 from superdex.games._library import GameLibrary, load
 from superdex.games._names import FeatureNames
@@ -123,12 +124,7 @@ class VectorGameEnv(FeatureNames, BufferedSteps):
         self.num_envs = check_count("num_envs", num_envs, 1)
         self.seed = self._seed_of(seed)
         if num_threads is None:
-            num_threads = min(usable_cpus(), self.num_envs)
-        self.num_threads = check_count("num_threads", num_threads, 1)
-        if max_actions is not None:
-            check_count("max_actions", max_actions, 1)
-        if max_episode_steps is not None:
-            check_count("max_episode_steps", max_episode_steps, 1)
+            num_threads = min(usable_cpus(), self.num_envs, MOST_THREADS)
         history = check_count("visible_event_history", visible_event_history, 0)
         if library is None:
             library = shipped_library()
@@ -140,7 +136,7 @@ class VectorGameEnv(FeatureNames, BufferedSteps):
             game,
             options,
             seeds=self._all_seeds(),
-            num_threads=self.num_threads,
+            num_threads=num_threads,
             max_actions=max_actions,
             event_history=history,
             max_episode_steps=max_episode_steps,
@@ -150,6 +146,7 @@ class VectorGameEnv(FeatureNames, BufferedSteps):
         self._ids = GameIds(self._batch, first)
         self.auto_reset = bool(auto_reset)
         self.visible_event_history = history
+        self.num_threads = self._batch.num_threads
         self.max_actions = self._batch.max_actions
         self.max_episode_steps = max_episode_steps
         self.final_observation = bool(final_observation)
@@ -262,7 +259,6 @@ class VectorGameEnv(FeatureNames, BufferedSteps):
         """
         self._check_can("bot_moves")
         rows = self._rows_or_all("bot_moves", env_ids)
-        depth, nodes = check_count("depth", depth, 0), check_count("nodes", nodes, 0)
         return self._batch.bot_moves(bot, wanted, rows=rows, depth=depth, nodes=nodes)
 
     def capture_states(self, env_ids: Sequence[int] | np.ndarray | None = None) -> np.ndarray:

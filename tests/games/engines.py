@@ -63,6 +63,20 @@ class Builder:
         command = [self.compiler, *FLAGS, *flags, f"-I{CPP / 'include'}", f"-I{CPP / 'src'}"]
         return self._make(made, [*command, *([] if program else ["-shared"]), *sources])
 
+    def changed_corridor(self, folder: Path, old: str, new: str) -> Path:
+        """Return the corridor built in a folder with other words in its source and its header."""
+        if self.compiler is None:
+            pytest.skip("there is no C++ compiler")
+        found = 0
+        for source in (CPP / "include" / "superdex_game.h", CPP / "examples" / "corridor.cpp"):
+            text = source.read_text()
+            found += text.count(old)
+            (folder / source.name).write_text(text.replace(old, new))
+        assert found
+        made = folder / "corridor.so"
+        command = [self.compiler, *FLAGS, "-O0", "-shared", f"-I{folder}", folder / "corridor.cpp"]
+        return self._make(made, command)
+
     def rust(self) -> Path:
         """Return the corridor in Rust."""
         compiler = shutil.which("rustc")

@@ -326,6 +326,8 @@ def test_refused_calls_change_nothing(tron):
         (ValueError, lambda: batch.reset([-1, 0], slot, rows=[0, 1])),
         (ValueError, lambda: batch.reset([2**64, 0], slot, rows=[0, 1])),
         (ValueError, lambda: batch.bot_moves("nobody")),
+        (ValueError, lambda: batch.bot_moves("alpha_beta", depth=2**32 + 1)),
+        (ValueError, lambda: batch.bot_moves("alpha_beta", nodes=-1)),
         (ValueError, lambda: batch.bind({"reward": np.zeros(3, np.float32)})),
         (ValueError, lambda: batch.bind({"reward": np.zeros(4)})),
         (ValueError, lambda: batch.bind({"rewards": np.zeros(4, np.float32)})),

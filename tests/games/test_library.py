@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 
 import numpy as np
 import pytest
@@ -44,18 +43,45 @@ def test_a_file_that_is_no_library_is_refused(tmp_path):
         ("sdg_observe", "sdg_look", "no function sdg_observe"),
     ],
 )
-def test_a_stale_library_is_refused(tmp_path, old, new, message):
+def test_a_stale_library_is_refused(build, tmp_path, old, new, message):
     """Another version, other structs or a missing function are noticed at once."""
-    header = (CPP / "include" / "superdex_game.h").read_text()
-    example = (CPP / "examples" / "corridor.cpp").read_text()
-    assert old in header
-    (tmp_path / "superdex_game.h").write_text(header.replace(old, new))
-    (tmp_path / "corridor.cpp").write_text(example.replace(old, new))
-    made = tmp_path / "stale.so"
-    command = ["g++", "-std=c++20", "-shared", "-fPIC", f"-I{tmp_path}", tmp_path / "corridor.cpp"]
-    subprocess.run([*command, "-o", made], check=True, timeout=60)
+    stale = build.changed_corridor(tmp_path, old, new)
     with pytest.raises(GameLibraryError, match=message):
-        load(made)
+        load(stale)
+
+
+NAMES = "  if (kind == SDG_ACTION_FEATURE)"
+SIZES = "1, SDG_UINT8, 1, {kCells, 0, 0, 0}, 3, 2, 2, -1, 1, 1, 0, 0, 0, 0}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('game == 0 ? "corridor"', 'game == 9 ? "corridor"', "offers no game"),
+        ("if (game != 0 || !about", "if (game == 0 || !about", "status 1"),
+        (SIZES, SIZES.replace("SDG_UINT8", "7"), "dtype number 7"),
+        (SIZES, SIZES.replace("SDG_UINT8, 1,", "SDG_UINT8, 5,"), "a board of 5 axes"),
+        (SIZES, SIZES.replace("kCells", "0"), r"a board of shape \(0,\)"),
+        (SIZES, SIZES.replace("1, SDG", "0, SDG"), "0 seats"),
+        (SIZES, SIZES.replace("3, 2,", "4, 2,"), "names 3 things of kind 2 and describes 4"),
+        (SIZES, SIZES.replace("2, 2,", "2, 3,"), "3 of 2 actions as legal at once"),
+        (SIZES, SIZES.replace("-1", "2"), "action 2 of 2 as its progress action"),
+        (SIZES, SIZES.replace("1, 1, 0", "1, 2, 0"), "2 arguments among 1 action features"),
+        (
+            NAMES,
+            f'  if (kind == SDG_BOARD_CHANNEL) return i < 2 ? "c" : 0;\n{NAMES}',
+            "2 names for",
+        ),
+        (NAMES, f'  if (kind == SDG_ACTION) return i < 3 ? "a" : 0;\n{NAMES}', "3 names for"),
+        (NAMES, f'  if (kind == SDG_OPTION) return i < 1 ? "o" : 0;\n{NAMES}', "sdg_option_range"),
+        (NAMES, f'  if (kind == SDG_BOT) return i < 1 ? "b" : 0;\n{NAMES}', "sdg_bot_moves"),
+    ],
+)
+def test_a_library_that_contradicts_itself_is_refused(build, tmp_path, old, new, message):
+    """No array is sized by a description that can't be; the error says what is wrong with it."""
+    wrong = build.changed_corridor(tmp_path, old, new)
+    with pytest.raises(GameLibraryError, match=message):
+        load(wrong).create(1)
 
 
 def test_constants_are_those_of_the_header():
@@ -65,6 +91,8 @@ def test_constants_are_those_of_the_header():
     for name, value in {**vars(interface.Status), **vars(interface.Kind)}.items():
         if name.isupper():
             assert int(numbers[name]) == value, name
+    assert f"#define SDG_INTERFACE_VERSION {interface.INTERFACE_VERSION}\n" in header
+    assert f"#define SDG_MOST_THREADS {interface.MOST_THREADS}\n" in header
     assert int(numbers["AUTO_RESET"]) == interface.AUTO_RESET
     assert int(numbers["KEEP_ILLEGAL"]) == interface.KEEP_ILLEGAL
     for struct, name in (
@@ -84,8 +112,10 @@ def test_constants_are_those_of_the_header():
         ({"widht": 9}, "Did you mean 'width'"),
         ({"width": 3}, "from 4 to 64, got 3"),
         ({"width": 65}, "from 4 to 64"),
-        ({"width": 9.5}, "whole number"),
-        ({"width": True}, "whole number"),
+        ({"width": 9.0}, "must be an integer"),
+        ({"width": True}, "must be an integer"),
+        ({"width": "nine"}, "must be an integer"),
+        ({"width": None}, "must be an integer"),
         ({"width": 2**64 + 9}, "from 4 to 64"),
     ],
 )
@@ -99,13 +129,21 @@ def test_bad_settings_are_refused(tron):
     """Counts below their least, unknown games and seeds of another number are errors."""
     for settings in (
         {"num_threads": 0},
+        {"num_threads": 1025},
+        {"num_threads": 2.0},
         {"max_actions": 0},
         {"event_history": -1},
+        {"event_history": True},
+        {"max_episode_steps": 0},
+        {"first_state_id": -1},
+        {"first_state_id": 2**64},
+        {"first_episode_id": 2**64 - 2**44 + 1},
         {"game": "chess"},
         {"seeds": [1]},
         {"seeds": [-1, 0]},
     ):
         with pytest.raises(ValueError, match=r"must|no game"):
             tron.create(2, **settings)
-    with pytest.raises(ValueError, match="num_games"):
-        tron.create(0)
+    for num_games in (0, 2.5, 2**32 + 1):
+        with pytest.raises(ValueError, match="num_games"):
+            tron.create(num_games)

@@ -24,9 +24,11 @@ def has_sanitizer(build, kind):
     source = build.folder / "probe.cpp"
     source.write_text("int main() { return 0; }\n")
     probe = build.folder / f"probe-{kind.partition(',')[0]}"
-    command = ["g++", f"-fsanitize={kind}", source, "-o", probe]
-    built = shutil.which("g++") and subprocess.run(command, capture_output=True, timeout=60)
-    return built and built.returncode == 0 and subprocess.run([probe], timeout=60).returncode == 0
+    if build.compiler is None:
+        return False
+    command = [build.compiler, f"-fsanitize={kind}", source, "-o", probe]
+    built = subprocess.run(command, capture_output=True, timeout=60)
+    return built.returncode == 0 and subprocess.run([probe], timeout=60).returncode == 0
 
 
 @pytest.mark.parametrize("kind", ["address,undefined", "thread"])

@@ -46,6 +46,9 @@ extern "C" {
 /* Raised by one with every change that old callers or engines would misread. */
 #define SDG_INTERFACE_VERSION 1
 
+/* Threads that a batch may be asked for. */
+#define SDG_MOST_THREADS 1024
+
 /* What a call came to. */
 enum {
   SDG_OK = 0,
@@ -108,7 +111,7 @@ typedef struct sdg_description {
 typedef struct sdg_settings {
   uint32_t size; /* sizeof(sdg_settings) of the caller */
   int32_t num_games;
-  int32_t num_threads;       /* ≥ 1, the caller's own included */
+  int32_t num_threads;       /* 1 … SDG_MOST_THREADS, the caller's own included */
   int32_t max_actions;       /* rows of actions in the outputs, ≥ 1 */
   int32_t event_history;     /* events a seat is shown, ≥ 0; SDG_UNSUPPORTED if > 0 without events */
   int32_t max_episode_steps; /* accepted actions after which an episode is truncated; 0 for none */

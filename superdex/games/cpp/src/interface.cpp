@@ -99,7 +99,7 @@ std::int32_t sdg_create(std::int32_t game, const std::int64_t* options, const sd
   const GameEntry* entry = find(game);
   if (entry == nullptr || options == nullptr || settings == nullptr || seeds == nullptr ||
       batch == nullptr || settings->size != sizeof(sdg_settings) || settings->num_games < 1 ||
-      settings->num_threads < 1 || settings->num_threads > 1024 || settings->max_actions < 1 ||
+      settings->num_threads < 1 || settings->num_threads > SDG_MOST_THREADS || settings->max_actions < 1 ||
       settings->event_history < 0 || settings->max_episode_steps < 0) {
     return SDG_BAD_ARGUMENT;
   }
