@@ -54,6 +54,11 @@ NAMES = "  if (kind == SDG_ACTION_FEATURE)"
 SIZES = "1, SDG_UINT8, 1, {kCells, 0, 0, 0}, 3, 2, 2, -1, 1, 1, 0, 0, 0, 0}"
 
 
+def further_names(kind):
+    """Return code that names three things of a kind, where the corridor names none."""
+    return f'  if (kind == {kind}) return i < 3 ? "name" : nullptr;\n{NAMES}'
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -67,14 +72,10 @@ SIZES = "1, SDG_UINT8, 1, {kCells, 0, 0, 0}, 3, 2, 2, -1, 1, 1, 0, 0, 0, 0}"
         (SIZES, SIZES.replace("2, 2,", "2, 3,"), "3 of 2 actions as legal at once"),
         (SIZES, SIZES.replace("-1", "2"), "action 2 of 2 as its progress action"),
         (SIZES, SIZES.replace("1, 1, 0", "1, 2, 0"), "2 arguments among 1 action features"),
-        (
-            NAMES,
-            f'  if (kind == SDG_BOARD_CHANNEL) return i < 2 ? "c" : 0;\n{NAMES}',
-            "2 names for",
-        ),
-        (NAMES, f'  if (kind == SDG_ACTION) return i < 3 ? "a" : 0;\n{NAMES}', "3 names for"),
-        (NAMES, f'  if (kind == SDG_OPTION) return i < 1 ? "o" : 0;\n{NAMES}', "sdg_option_range"),
-        (NAMES, f'  if (kind == SDG_BOT) return i < 1 ? "b" : 0;\n{NAMES}', "sdg_bot_moves"),
+        (NAMES, further_names("SDG_BOARD_CHANNEL"), "3 names for the 9 channels"),
+        (NAMES, further_names("SDG_ACTION"), "3 names for its 2 actions"),
+        (NAMES, further_names("SDG_OPTION"), "has no function sdg_option_range"),
+        (NAMES, further_names("SDG_BOT"), "has no function sdg_bot_moves"),
     ],
 )
 def test_a_library_that_contradicts_itself_is_refused(build, tmp_path, old, new, message):
