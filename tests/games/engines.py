@@ -28,6 +28,7 @@ SOURCES = {
     "countdown": ["src/interface.cpp", "tests/countdown.cpp"],
     "test_board": ["tests/test_board.cpp"],
     "test_batch": ["tests/test_batch.cpp", "src/interface.cpp", "src/library.cpp"],
+    "test_captured": ["tests/test_captured.cpp", "src/interface.cpp", "src/library.cpp"],
     "test_pool": ["tests/test_pool.cpp"],
 }
 
