@@ -17,9 +17,10 @@ this package raises a `GameLibraryError` that says what to do.
 """
 
 from superdex.games._batch import GameBatch
+from superdex.games._description import GameDescription
 from superdex.games._engine import find_library, include_dir, library
 from superdex.games._gymnasium import GymnasiumVectorGameEnv
-from superdex.games._library import GameDescription, GameLibrary, load
+from superdex.games._library import GameLibrary, load
 from superdex.games._outputs import BoundOutputs
 from superdex.games._vector import VectorGameEnv
 

@@ -14,15 +14,15 @@ _INT32 = np.iinfo(np.int32)
 _SEEDS = 2**64
 
 
-def check_count(name: str, value: Any, least: int) -> int:
+def check_count(name: str, value: Any, least: int, most: int = int(_INT32.max)) -> int:
     """Return a number of things as an int.
 
     Raises:
-        ValueError: If it is no integer of at least `least`, or more than an int32 can hold.
+        ValueError: If it is no integer from `least` to `most`, by default what an int32 can hold.
     """
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or not least <= value <= _INT32.max:
-        raise ValueError(f"{name} must be an integer from {least} to {_INT32.max}, got {value!r}.")
+    if not whole or not least <= value <= most:
+        raise ValueError(f"{name} must be an integer from {least} to {most}, got {value!r}.")
     return int(value)
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from superdex.buffers import BatchSpec, allocate
-from superdex.errors import BrokenError, ClosedError, StaleStateError
-from superdex.games._interface import AUTO_RESET, KEEP_ILLEGAL, Settings, Status
+from superdex.errors import BrokenError, ClosedError, GameLibraryError, StaleStateError
+from superdex.games._arguments import check_count
+from superdex.games._interface import AUTO_RESET, KEEP_ILLEGAL, MOST_THREADS, Settings, Status
 from superdex.games._outputs import BoundOutputs, check_outputs, output_spec
 
 if TYPE_CHECKING:
-    from superdex.games._library import GameDescription
+    from superdex.games._description import GameDescription
 
 __all__ = ["GameBatch"]
 
@@ -56,7 +57,7 @@ class GameBatch:
         description: GameDescription,
         *,
         num_games: int,
-        seeds: Sequence[int] | np.ndarray,
+        seeds: Sequence[int] | np.ndarray | None,
         num_threads: int,
         max_actions: int,
         event_history: int,
@@ -64,42 +65,37 @@ class GameBatch:
         first_state_id: int,
         first_episode_id: int,
     ) -> None:
-        least = {"num_games": 1, "num_threads": 1, "max_actions": 1}
-        counts = {
-            "num_games": num_games,
-            "num_threads": num_threads,
-            "max_actions": max_actions,
-            "event_history": event_history,
-            "max_episode_steps": max_episode_steps,
-        }
-        for name, count in counts.items():
-            if not least.get(name, 0) <= count < 2**31:
-                raise ValueError(f"{name} must be at least {least.get(name, 0)}, got {count}.")
         self.description = description
-        self.num_games = num_games
-        self.num_threads = num_threads
-        self.max_actions = max_actions
-        self.event_history = event_history
+        self.num_games = check_count("num_games", num_games, 1)
+        self.num_threads = check_count("num_threads", num_threads, 1, MOST_THREADS)
+        self.max_actions = check_count("max_actions", max_actions, 1)
+        self.event_history = check_count("event_history", event_history, 0)
         self._functions = functions
         settings = Settings(
             size=ctypes.sizeof(Settings),
-            first_state_id=first_state_id,
-            first_episode_id=first_episode_id,
-            **counts,
+            num_games=self.num_games,
+            num_threads=self.num_threads,
+            max_actions=self.max_actions,
+            event_history=self.event_history,
+            max_episode_steps=check_count("max_episode_steps", max_episode_steps, 0),
+            first_state_id=check_count("first_state_id", first_state_id, 0, 2**64 - 1),
+            first_episode_id=check_count("first_episode_id", first_episode_id, 0, 2**64 - 1),
         )
         options = list(description.options.values())
         address = ctypes.c_void_p()
-        seeds = _seeds(seeds, num_games)
+        given = _seeds(np.arange(self.num_games) if seeds is None else seeds, self.num_games)
         self._handle: _Handle | None = None
         self._check(
             functions.sdg_create(
                 game,
                 (ctypes.c_int64 * max(1, len(options)))(*options),
                 settings,
-                seeds.ctypes.data,
+                given.ctypes.data,
                 address,
             )
         )
+        if address.value is None:
+            raise GameLibraryError(f"The engine of {description.name} made no batch and said OK.")
         self._handle = _Handle(address, functions.sdg_free)
 
     def close(self) -> None:
@@ -181,7 +177,7 @@ class GameBatch:
             count,
             given.ctypes.data,
             None if ids is None else ids.ctypes.data,
-            auto_reset * AUTO_RESET | keep_illegal * KEEP_ILLEGAL,
+            _flags(auto_reset=auto_reset, keep_illegal=keep_illegal),
             _address(outputs),
         )
         if status == Status.STALE and ids is not None:
@@ -216,7 +212,7 @@ class GameBatch:
             raise ValueError("actions must be contiguous, and outputs bound for all rows.")
         call, where = self._functions.sdg_step, ctypes.c_void_p(actions.ctypes.data)
         count, results = ctypes.c_int32(self.num_games), outputs.address
-        flags = ctypes.c_int32(auto_reset * AUTO_RESET | keep_illegal * KEEP_ILLEGAL)
+        flags = ctypes.c_int32(_flags(auto_reset=auto_reset, keep_illegal=keep_illegal))
 
         def step() -> None:
             handle = self._handle or self._closed()
@@ -244,8 +240,7 @@ class GameBatch:
     def capture(self, rows: Rows = None) -> np.ndarray:
         """Return the rows' whole states as bytes, uint8 of (rows, state size)."""
         numbers, address, count = self._rows(rows, None)
-        handle = self._handle or self._closed()
-        states = np.empty((count, self._functions.sdg_state_size(handle.address)), np.uint8)
+        states = np.empty((count, self._state_size()), np.uint8)
         self._call("sdg_capture", address, count, states.ctypes.data)
         del numbers
         return states
@@ -257,15 +252,13 @@ class GameBatch:
             ValueError: If a state is damaged, or of another game or other options. Nothing changed.
         """
         numbers, address, count = self._rows(rows, None)
-        handle = self._handle or self._closed()
-        shape = (count, self._functions.sdg_state_size(handle.address))
-        given = np.ascontiguousarray(states)
+        shape = (count, self._state_size())
+        # A copy: nobody may change the bytes between the engine's checks and their use.
+        given = np.array(states, order="C")
         if given.dtype != np.uint8 or given.shape != shape:
             raise ValueError(
                 f"states must be uint8 of shape {shape}, got {given.dtype} of {given.shape}."
             )
-        if given.ctypes.data % 8:
-            given = given.copy()
         self._call("sdg_restore", address, count, given.ctypes.data)
         del numbers
 
@@ -297,6 +290,7 @@ class GameBatch:
             if mask.dtype != np.bool_ or mask.shape != (count,):
                 raise ValueError(f"wanted must be booleans of shape ({count},).")
         number = self.description.bots.index(bot)
+        depth, nodes = check_count("depth", depth, 0), check_count("nodes", nodes, 0)
         handle = self._handle or self._closed()
         self._check(
             self._functions.sdg_bot_moves(
@@ -318,6 +312,16 @@ class GameBatch:
                 f"The outputs are bound for {outputs.rows} rows, the call has {count}."
             )
         return numbers, None if numbers is None else numbers.ctypes.data, count
+
+    def _state_size(self) -> int:
+        handle = self._handle or self._closed()
+        size = int(self._functions.sdg_state_size(handle.address))
+        if size < 1 or size % 8:
+            raise GameLibraryError(
+                f"The engine of {self.description.name} has states of {size} bytes, against "
+                "superdex_game.h: expected a multiple of 8."
+            )
+        return size
 
     def _call(self, name: str, *arguments: Any) -> None:
         handle = self._handle or self._closed()
@@ -356,6 +360,10 @@ _REFUSALS: dict[int, tuple[type[Exception], str]] = {
 
 def _address(outputs: BoundOutputs | None) -> ctypes.c_void_p | None:
     return None if outputs is None else outputs.address
+
+
+def _flags(*, auto_reset: bool, keep_illegal: bool) -> int:
+    return (AUTO_RESET if auto_reset else 0) | (KEEP_ILLEGAL if keep_illegal else 0)
 
 
 def _seeds(seeds: Sequence[int] | np.ndarray, count: int) -> np.ndarray:

@@ -13,6 +13,7 @@ __all__ = [
     "BOARD_DTYPES",
     "INTERFACE_VERSION",
     "KEEP_ILLEGAL",
+    "MOST_THREADS",
     "OPTIONAL",
     "SIGNATURES",
     "STAMP",
@@ -26,6 +27,7 @@ __all__ = [
 INTERFACE_VERSION = 1
 AUTO_RESET = 1
 KEEP_ILLEGAL = 2
+MOST_THREADS = 1024
 BOARD_DTYPES: dict[int, np.dtype] = {0: np.dtype(np.uint8), 1: np.dtype(np.int32)}
 
 

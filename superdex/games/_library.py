@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -12,8 +11,9 @@ import numpy as np
 
 from superdex.errors import GameLibraryError
 from superdex.games._batch import GameBatch
+from superdex.games._description import GameDescription, describe, read_names
+from superdex.games._elf import is_cut_short
 from superdex.games._interface import (
-    BOARD_DTYPES,
     INTERFACE_VERSION,
     OPTIONAL,
     SIGNATURES,
@@ -23,52 +23,7 @@ from superdex.games._interface import (
     Status,
 )
 
-__all__ = ["GameDescription", "GameLibrary", "load"]
-
-
-@dataclass(frozen=True)
-class GameDescription:
-    """What a game's arrays look like under given options, as its library says.
-
-    Attributes:
-        name: The game.
-        options: Every option with its value.
-        num_seats: Players.
-        board_shape: Shape of one board.
-        board_dtype: Its dtype, uint8 or int32.
-        board_channels: Names along the board's first axis; empty where the game names none.
-        state_fields: Names of the compact state's entries.
-        num_actions: Action ids are 0 … num_actions − 1.
-        action_names: Names of the ids; empty where the game names none.
-        most_legal_actions: As many as a position can have.
-        progress_action: The action kept where the rows are too few for all; −1 for none.
-        action_features: Names of an action row's features.
-        action_args: The first of those, which are the action's arguments.
-        event_features: Names of an event's features.
-        num_affected: Sub-records of an event, at most.
-        affected_features: Names of a sub-record's features.
-        most_plies: Of an episode; 0 where nothing bounds it.
-        bots: Names of the players that the engine offers, weakest first.
-    """
-
-    name: str
-    options: Mapping[str, int]
-    num_seats: int
-    board_shape: tuple[int, ...]
-    board_dtype: np.dtype
-    board_channels: tuple[str, ...]
-    state_fields: tuple[str, ...]
-    num_actions: int
-    action_names: tuple[str, ...]
-    most_legal_actions: int
-    progress_action: int
-    action_features: tuple[str, ...]
-    action_args: tuple[str, ...]
-    event_features: tuple[str, ...]
-    num_affected: int
-    affected_features: tuple[str, ...]
-    most_plies: int
-    bots: tuple[str, ...]
+__all__ = ["GameLibrary", "load"]
 
 
 class GameLibrary:
@@ -82,7 +37,7 @@ class GameLibrary:
     def __init__(self, path: Path, functions: ctypes.CDLL) -> None:
         self.path = path
         self._functions = functions
-        self.games = self._all_names(functions.sdg_game_name)
+        self.games = read_names(str(path), functions.sdg_game_name, "games", unique=True)
         if not self.games:
             raise GameLibraryError(f"{path} offers no game.")
 
@@ -92,11 +47,18 @@ class GameLibrary:
     def options(self, game: str | None = None) -> dict[str, tuple[int, int, int]]:
         """Return each option's default, least and greatest value."""
         number = self._number(game)
+        names = self._unique_names(number, Kind.OPTION, "options", "sdg_option_range")
         found = {}
         values = (ctypes.c_int64 * 3)()
-        for index, name in enumerate(self._names(number, Kind.OPTION)):
+        for index, name in enumerate(names):
             self._check(self._functions.sdg_option_range(number, index, values))
-            found[name] = (values[0], values[1], values[2])
+            usual, least, greatest = values
+            if not least <= usual <= greatest:
+                raise GameLibraryError(
+                    f"{self.path} contradicts itself: its option {name} is {usual} where none is "
+                    f"given, and has to lie in {least} to {greatest}. Build it anew."
+                )
+            found[name] = (usual, least, greatest)
         return found
 
     def describe(
@@ -117,38 +79,13 @@ class GameLibrary:
         about = Description(size=ctypes.sizeof(Description))
         packed = (ctypes.c_int64 * max(1, len(values)))(*values.values())
         self._check(self._functions.sdg_describe(number, packed, about))
-        features = self._counted(number, Kind.ACTION_FEATURE, about.num_action_features)
-        if not 1 <= about.board_ndim <= 4 or about.board_dtype not in BOARD_DTYPES:
-            raise GameLibraryError(
-                f"{self.path} describes a board of {about.board_ndim} axes and dtype number "
-                f"{about.board_dtype}; expected 1 to 4 axes and a dtype of {sorted(BOARD_DTYPES)}."
-            )
-        description = GameDescription(
-            name=self.games[number],
-            options=values,
-            num_seats=about.num_seats,
-            board_shape=tuple(about.board_shape[: about.board_ndim]),
-            board_dtype=BOARD_DTYPES[about.board_dtype],
-            board_channels=self._names(number, Kind.BOARD_CHANNEL),
-            state_fields=self._counted(number, Kind.STATE_FIELD, about.num_state_fields),
-            num_actions=about.num_actions,
-            action_names=self._names(number, Kind.ACTION),
-            most_legal_actions=about.most_legal_actions,
-            progress_action=about.progress_action,
-            action_features=features,
-            action_args=features[: about.num_action_args],
-            event_features=self._counted(number, Kind.EVENT_FEATURE, about.num_event_features),
-            num_affected=about.num_affected,
-            affected_features=self._counted(
-                number, Kind.AFFECTED_FEATURE, about.num_affected_features
-            ),
-            most_plies=about.most_plies,
-            bots=self._names(number, Kind.BOT),
-        )
-        sizes = (*description.board_shape, about.num_seats, about.num_actions)
-        if min(sizes) < 1 or about.most_legal_actions < 1 or about.num_affected < 0:
-            raise GameLibraryError(f"{self.path} describes arrays of impossible sizes: {sizes}.")
-        return description
+        bots = self._unique_names(number, Kind.BOT, "bots", "sdg_bot_moves")
+
+        def name_at(kind: int, index: int) -> bytes | None:
+            name: bytes | None = self._functions.sdg_name(number, kind, index)
+            return name
+
+        return describe(str(self.path), self.games[number], values, about, bots, name_at)
 
     def create(
         self,
@@ -182,14 +119,13 @@ class GameLibrary:
             ValueError: If an argument is out of its range.
             MemoryError: If memory or threads can't be had.
         """
-        number = self._number(game)
         description = self.describe(game, options)
         return GameBatch(
             self._functions,
-            number,
+            self._number(game),
             description,
             num_games=num_games,
-            seeds=np.arange(num_games) if seeds is None else seeds,
+            seeds=seeds,
             num_threads=num_threads,
             max_actions=description.most_legal_actions if max_actions is None else max_actions,
             event_history=event_history,
@@ -222,7 +158,8 @@ class GameLibrary:
                     f"{_hint(name, known)}"
                 )
             _, least, greatest = known[name]
-            if isinstance(value, bool) or int(value) != value or not least <= value <= greatest:
+            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+            if not whole or not least <= value <= greatest:
                 raise ValueError(
                     f"Option {name} of {self.games[number]} must be a whole number from {least} to "
                     f"{greatest}, got {value!r}."
@@ -230,24 +167,20 @@ class GameLibrary:
             values[name] = int(value)
         return values
 
-    def _names(self, game: int, kind: int) -> tuple[str, ...]:
-        return self._all_names(lambda index: self._functions.sdg_name(game, kind, index))
-
-    def _counted(self, game: int, kind: int, count: int) -> tuple[str, ...]:
-        names = self._names(game, kind)
-        if len(names) != count:
+    def _unique_names(self, game: int, kind: int, what: str, function: str) -> tuple[str, ...]:
+        """Return the names of things that only libraries with a certain function may have."""
+        names = read_names(
+            str(self.path),
+            lambda index: self._functions.sdg_name(game, kind, index),
+            what,
+            unique=True,
+        )
+        if names and not hasattr(self._functions, function):
             raise GameLibraryError(
-                f"{self.path} contradicts itself: it names {len(names)} things of kind {kind} and "
-                f"describes {count}. Build it anew."
+                f"{self.path} contradicts itself: it names the {what} {list(names)} and has no "
+                f"function {function}. Build it anew."
             )
         return names
-
-    @staticmethod
-    def _all_names(name_at: Callable[[int], bytes | None]) -> tuple[str, ...]:
-        names: list[str] = []
-        while (name := name_at(len(names))) is not None:
-            names.append(name.decode())
-        return tuple(names)
 
 
 def load(path: str | Path) -> GameLibrary:
@@ -261,6 +194,11 @@ def load(path: str | Path) -> GameLibrary:
             another version of the interface.
     """
     path = Path(path).resolve()
+    if is_cut_short(path):
+        raise GameLibraryError(
+            f"The game library {path} is cut short: {path.stat().st_size} bytes are not all that "
+            "it needs. Copy or build it anew."
+        )
     try:
         functions = ctypes.CDLL(str(path))
     except OSError as error:
@@ -287,6 +225,6 @@ def load(path: str | Path) -> GameLibrary:
     return GameLibrary(path, functions)
 
 
-def _hint(name: str, known: Mapping[str, object] | Sequence[str]) -> str:
-    close = get_close_matches(name, list(known), n=1)
+def _hint(name: object, known: Mapping[str, object] | Sequence[str]) -> str:
+    close = get_close_matches(str(name), list(known), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from superdex.games._library import GameDescription
+from superdex.games._description import GameDescription
 
 __all__ = ["FeatureNames"]
 

@@ -12,7 +12,7 @@ from superdex.buffers import ArraySpec, BatchSpec, check_buffers
 from superdex.games._interface import Outputs
 
 if TYPE_CHECKING:
-    from superdex.games._library import GameDescription
+    from superdex.games._description import GameDescription
 
 __all__ = ["BoundOutputs", "check_outputs", "output_spec"]
 

@@ -35,6 +35,7 @@ from superdex.games._arguments import (
 )
 from superdex.games._bound import BoundGames
 from superdex.games._engine import library as shipped_library
+from superdex.games._interface import MOST_THREADS
 from superdex.games._keys import GameIds, bind_outputs, game_batch_spec
 from superdex.games._library import GameLibrary, load
 from superdex.games._names import FeatureNames
@@ -123,8 +124,8 @@ class VectorGameEnv(FeatureNames, BufferedSteps):
         self.num_envs = check_count("num_envs", num_envs, 1)
         self.seed = self._seed_of(seed)
         if num_threads is None:
-            num_threads = min(usable_cpus(), self.num_envs)
-        self.num_threads = check_count("num_threads", num_threads, 1)
+            num_threads = min(usable_cpus(), self.num_envs, MOST_THREADS)
+        self.num_threads = check_count("num_threads", num_threads, 1, MOST_THREADS)
         if max_actions is not None:
             check_count("max_actions", max_actions, 1)
         if max_episode_steps is not None:
