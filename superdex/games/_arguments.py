@@ -1,4 +1,4 @@
-"""What callers pass, checked before anything moves; nothing is ever wrapped."""
+"""What callers of `VectorGameEnv` pass, checked before anything moves; nothing is ever wrapped."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ _INT32 = np.iinfo(np.int32)
 _SEEDS = 2**64
 
 
-def check_count(name: str, value: Any, least: int, most: int = 2**31 - 1) -> int:
+def check_count(name: str, value: Any, least: int, most: int = int(_INT32.max)) -> int:
     """Return a number of things as an int.
 
     Raises:
-        ValueError: If it is no integer from `least` to `most`.
+        ValueError: If it is no integer from `least` to `most`, by default what an int32 can hold.
     """
-    if not _is_integer(value) or not least <= value <= most:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not least <= value <= most:
         raise ValueError(f"{name} must be an integer from {least} to {most}, got {value!r}.")
     return int(value)
 
@@ -66,7 +67,8 @@ def check_seed(seed: Any, num_envs: int) -> int:
     Raises:
         ValueError: If it is no integer, or one of those seeds needs more than 64 bits.
     """
-    if not _is_integer(seed) or not 0 <= seed <= _SEEDS - num_envs:
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if not whole or not 0 <= seed <= _SEEDS - num_envs:
         raise ValueError(
             f"seed must be an integer from 0 to 2**64 - {num_envs}, so that seed + i has 64 bits "
             f"for every environment i, got {seed!r}. {_NOTHING}"
@@ -109,8 +111,3 @@ def normalize_seeds(
         return None
     numbers = [check_seed(seed, 1) for seed in given if seed is not None]
     return has_one, np.array(numbers, np.uint64)
-
-
-def _is_integer(value: Any) -> bool:
-    """Return whether this is an integer; booleans and whole floats are none."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from superdex.buffers import BatchSpec, allocate
-from superdex.errors import BrokenError, ClosedError, StaleStateError
+from superdex.errors import BrokenError, ClosedError, GameLibraryError, StaleStateError
 from superdex.games._arguments import check_count
 from superdex.games._description import GameDescription
 from superdex.games._interface import AUTO_RESET, KEEP_ILLEGAL, MOST_THREADS, Settings, Status
@@ -86,17 +86,19 @@ class GameBatch:
         )
         options = list(description.options.values())
         address = ctypes.c_void_p()
-        seeds = _seeds(np.arange(self.num_games) if seeds is None else seeds, self.num_games)
+        given = _seeds(np.arange(self.num_games) if seeds is None else seeds, self.num_games)
         self._handle: _Handle | None = None
         self._check(
             functions.sdg_create(
                 game,
                 (ctypes.c_int64 * max(1, len(options)))(*options),
                 settings,
-                seeds.ctypes.data,
+                given.ctypes.data,
                 address,
             )
         )
+        if address.value is None:
+            raise GameLibraryError(f"The engine of {description.name} made no batch and said OK.")
         self._handle = _Handle(address, functions.sdg_free)
 
     def close(self) -> None:
@@ -178,7 +180,7 @@ class GameBatch:
             count,
             given.ctypes.data,
             None if ids is None else ids.ctypes.data,
-            auto_reset * AUTO_RESET | keep_illegal * KEEP_ILLEGAL,
+            _flags(auto_reset=auto_reset, keep_illegal=keep_illegal),
             _address(outputs),
         )
         if status == Status.STALE and ids is not None:
@@ -213,7 +215,7 @@ class GameBatch:
             raise ValueError("actions must be contiguous, and outputs bound for all rows.")
         call, where = self._functions.sdg_step, ctypes.c_void_p(actions.ctypes.data)
         count, results = ctypes.c_int32(self.num_games), outputs.address
-        flags = ctypes.c_int32(auto_reset * AUTO_RESET | keep_illegal * KEEP_ILLEGAL)
+        flags = ctypes.c_int32(_flags(auto_reset=auto_reset, keep_illegal=keep_illegal))
 
         def step() -> None:
             handle = self._handle or self._closed()
@@ -241,8 +243,7 @@ class GameBatch:
     def capture(self, rows: Rows = None) -> np.ndarray:
         """Return the rows' whole states as bytes, uint8 of (rows, state size)."""
         numbers, address, count = self._rows(rows, None)
-        handle = self._handle or self._closed()
-        states = np.empty((count, self._functions.sdg_state_size(handle.address)), np.uint8)
+        states = np.empty((count, self._state_size()), np.uint8)
         self._call("sdg_capture", address, count, states.ctypes.data)
         del numbers
         return states
@@ -254,15 +255,13 @@ class GameBatch:
             ValueError: If a state is damaged, or of another game or other options. Nothing changed.
         """
         numbers, address, count = self._rows(rows, None)
-        handle = self._handle or self._closed()
-        shape = (count, self._functions.sdg_state_size(handle.address))
-        given = np.ascontiguousarray(states)
+        shape = (count, self._state_size())
+        # A copy: nobody may change the bytes between the engine's checks and their use.
+        given = np.array(states, order="C")
         if given.dtype != np.uint8 or given.shape != shape:
             raise ValueError(
                 f"states must be uint8 of shape {shape}, got {given.dtype} of {given.shape}."
             )
-        if given.ctypes.data % 8:
-            given = given.copy()
         self._call("sdg_restore", address, count, given.ctypes.data)
         del numbers
 
@@ -286,7 +285,6 @@ class GameBatch:
         """
         if bot not in self.description.bots:
             raise ValueError(f"There is no bot {bot!r}, only {list(self.description.bots)}.")
-        depth, nodes = check_count("depth", depth, 0), check_count("nodes", nodes, 0)
         numbers, address, count = self._rows(rows, None)
         moves = np.empty(count, np.int32)
         mask = None
@@ -295,6 +293,7 @@ class GameBatch:
             if mask.dtype != np.bool_ or mask.shape != (count,):
                 raise ValueError(f"wanted must be booleans of shape ({count},).")
         number = self.description.bots.index(bot)
+        depth, nodes = check_count("depth", depth, 0), check_count("nodes", nodes, 0)
         handle = self._handle or self._closed()
         self._check(
             self._functions.sdg_bot_moves(
@@ -316,6 +315,16 @@ class GameBatch:
                 f"The outputs are bound for {outputs.rows} rows, the call has {count}."
             )
         return numbers, None if numbers is None else numbers.ctypes.data, count
+
+    def _state_size(self) -> int:
+        handle = self._handle or self._closed()
+        size = int(self._functions.sdg_state_size(handle.address))
+        if size < 1 or size % 8:
+            raise GameLibraryError(
+                f"The engine of {self.description.name} has states of {size} bytes, against "
+                "superdex_game.h: expected a multiple of 8."
+            )
+        return size
 
     def _call(self, name: str, *arguments: Any) -> None:
         handle = self._handle or self._closed()
@@ -354,6 +363,10 @@ _REFUSALS: dict[int, tuple[type[Exception], str]] = {
 
 def _address(outputs: BoundOutputs | None) -> ctypes.c_void_p | None:
     return None if outputs is None else outputs.address
+
+
+def _flags(*, auto_reset: bool, keep_illegal: bool) -> int:
+    return (AUTO_RESET if auto_reset else 0) | (KEEP_ILLEGAL if keep_illegal else 0)
 
 
 def _seeds(seeds: Sequence[int] | np.ndarray, count: int) -> np.ndarray:

@@ -25,9 +25,9 @@ __all__ = [
 ]
 
 INTERFACE_VERSION = 1
-MOST_THREADS = 1024
 AUTO_RESET = 1
 KEEP_ILLEGAL = 2
+MOST_THREADS = 1024
 BOARD_DTYPES: dict[int, np.dtype] = {0: np.dtype(np.uint8), 1: np.dtype(np.int32)}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -12,9 +12,9 @@ import numpy as np
 from superdex.errors import GameLibraryError
 from superdex.games._arguments import check_count
 from superdex.games._batch import GameBatch
-from superdex.games._description import GameDescription, find_contradiction
+from superdex.games._description import GameDescription, describe, read_names
+from superdex.games._elf import is_cut_short
 from superdex.games._interface import (
-    BOARD_DTYPES,
     INTERFACE_VERSION,
     OPTIONAL,
     SIGNATURES,
@@ -38,7 +38,7 @@ class GameLibrary:
     def __init__(self, path: Path, functions: ctypes.CDLL) -> None:
         self.path = path
         self._functions = functions
-        self.games = self._all_names(functions.sdg_game_name)
+        self.games = read_names(str(path), functions.sdg_game_name, "games", unique=True)
         if not self.games:
             raise GameLibraryError(f"{path} offers no game.")
 
@@ -48,11 +48,18 @@ class GameLibrary:
     def options(self, game: str | None = None) -> dict[str, tuple[int, int, int]]:
         """Return each option's default, least and greatest value."""
         number = self._number(game)
+        names = self._unique_names(number, Kind.OPTION, "options", "sdg_option_range")
         found = {}
         values = (ctypes.c_int64 * 3)()
-        for index, name in enumerate(self._optional_names(number, Kind.OPTION, "sdg_option_range")):
+        for index, name in enumerate(names):
             self._check(self._functions.sdg_option_range(number, index, values))
-            found[name] = (values[0], values[1], values[2])
+            usual, least, greatest = values
+            if not least <= usual <= greatest:
+                raise GameLibraryError(
+                    f"{self.path} contradicts itself: its option {name} is {usual} where none is "
+                    f"given, and has to lie in {least} to {greatest}. Build it anew."
+                )
+            found[name] = (usual, least, greatest)
         return found
 
     def describe(
@@ -73,38 +80,13 @@ class GameLibrary:
         about = Description(size=ctypes.sizeof(Description))
         packed = (ctypes.c_int64 * max(1, len(values)))(*values.values())
         self._check(self._functions.sdg_describe(number, packed, about))
-        features = self._counted(number, Kind.ACTION_FEATURE, about.num_action_features)
-        if not 1 <= about.board_ndim <= 4 or about.board_dtype not in BOARD_DTYPES:
-            raise GameLibraryError(
-                f"{self.path} describes a board of {about.board_ndim} axes and dtype number "
-                f"{about.board_dtype}; expected 1 to 4 axes and a dtype of {sorted(BOARD_DTYPES)}."
-            )
-        description = GameDescription(
-            name=self.games[number],
-            options=values,
-            num_seats=about.num_seats,
-            board_shape=tuple(about.board_shape[: about.board_ndim]),
-            board_dtype=BOARD_DTYPES[about.board_dtype],
-            board_channels=self._names(number, Kind.BOARD_CHANNEL),
-            state_fields=self._counted(number, Kind.STATE_FIELD, about.num_state_fields),
-            num_actions=about.num_actions,
-            action_names=self._names(number, Kind.ACTION),
-            most_legal_actions=about.most_legal_actions,
-            progress_action=about.progress_action,
-            action_features=features,
-            action_args=features[: about.num_action_args],
-            event_features=self._counted(number, Kind.EVENT_FEATURE, about.num_event_features),
-            num_affected=about.num_affected,
-            affected_features=self._counted(
-                number, Kind.AFFECTED_FEATURE, about.num_affected_features
-            ),
-            most_plies=about.most_plies,
-            bots=self._optional_names(number, Kind.BOT, "sdg_bot_moves"),
-        )
-        wrong = find_contradiction(description, about.num_action_args)
-        if wrong is not None:
-            raise GameLibraryError(f"{self.path} contradicts itself: it describes {wrong}.")
-        return description
+        bots = self._unique_names(number, Kind.BOT, "bots", "sdg_bot_moves")
+
+        def name_at(kind: int, index: int) -> bytes | None:
+            name: bytes | None = self._functions.sdg_name(number, kind, index)
+            return name
+
+        return describe(str(self.path), self.games[number], values, about, bots, name_at)
 
     def create(
         self,
@@ -138,11 +120,10 @@ class GameLibrary:
             ValueError: If an argument is out of its range.
             MemoryError: If memory or threads can't be had.
         """
-        number = self._number(game)
         description = self.describe(game, options)
         return GameBatch(
             self._functions,
-            number,
+            self._number(game),
             description,
             num_games=num_games,
             seeds=seeds,
@@ -182,33 +163,20 @@ class GameLibrary:
             values[name] = check_count(what, value, least, greatest)
         return values
 
-    def _names(self, game: int, kind: int) -> tuple[str, ...]:
-        return self._all_names(lambda index: self._functions.sdg_name(game, kind, index))
-
-    def _counted(self, game: int, kind: int, count: int) -> tuple[str, ...]:
-        names = self._names(game, kind)
-        if len(names) != count:
-            raise GameLibraryError(
-                f"{self.path} contradicts itself: it names {len(names)} things of kind {kind} and "
-                f"describes {count}. Build it anew."
-            )
-        return names
-
-    def _optional_names(self, game: int, kind: int, function: str) -> tuple[str, ...]:
-        names = self._names(game, kind)
+    def _unique_names(self, game: int, kind: int, what: str, function: str) -> tuple[str, ...]:
+        """Return the names of things that only libraries with a certain function may have."""
+        names = read_names(
+            str(self.path),
+            lambda index: self._functions.sdg_name(game, kind, index),
+            what,
+            unique=True,
+        )
         if names and not hasattr(self._functions, function):
             raise GameLibraryError(
-                f"{self.path} contradicts itself: it names {', '.join(names)} and has no function "
-                f"{function}."
+                f"{self.path} contradicts itself: it names the {what} {list(names)} and has no "
+                f"function {function}. Build it anew."
             )
         return names
-
-    @staticmethod
-    def _all_names(name_at: Callable[[int], bytes | None]) -> tuple[str, ...]:
-        names: list[str] = []
-        while (name := name_at(len(names))) is not None:
-            names.append(name.decode())
-        return tuple(names)
 
 
 def load(path: str | Path) -> GameLibrary:
@@ -222,6 +190,11 @@ def load(path: str | Path) -> GameLibrary:
             another version of the interface.
     """
     path = Path(path).resolve()
+    if is_cut_short(path):
+        raise GameLibraryError(
+            f"The game library {path} is cut short: {path.stat().st_size} bytes are not all that "
+            "it needs. Copy or build it anew."
+        )
     try:
         functions = ctypes.CDLL(str(path))
     except OSError as error:
@@ -248,6 +221,6 @@ def load(path: str | Path) -> GameLibrary:
     return GameLibrary(path, functions)
 
 
-def _hint(name: str, known: Mapping[str, object] | Sequence[str]) -> str:
-    close = get_close_matches(name, list(known), n=1)
+def _hint(name: object, known: Mapping[str, object] | Sequence[str]) -> str:
+    close = get_close_matches(str(name), list(known), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""

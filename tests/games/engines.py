@@ -28,6 +28,7 @@ SOURCES = {
     "countdown": ["src/interface.cpp", "tests/countdown.cpp"],
     "test_board": ["tests/test_board.cpp"],
     "test_batch": ["tests/test_batch.cpp", "src/interface.cpp", "src/library.cpp"],
+    "test_captured": ["tests/test_captured.cpp", "src/interface.cpp", "src/library.cpp"],
     "test_pool": ["tests/test_pool.cpp"],
 }
 
@@ -74,8 +75,8 @@ class Builder:
             (folder / source.name).write_text(text.replace(old, new))
         assert found
         made = folder / "corridor.so"
-        command = [self.compiler, *FLAGS, "-O0", "-shared", f"-I{folder}", folder / "corridor.cpp"]
-        return self._make(made, command)
+        command = [self.compiler, *FLAGS, "-O0", "-shared", f"-I{folder}"]
+        return self._make(made, [*command, folder / "corridor.cpp"])
 
     def rust(self) -> Path:
         """Return the corridor in Rust."""

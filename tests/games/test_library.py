@@ -50,13 +50,13 @@ def test_a_stale_library_is_refused(build, tmp_path, old, new, message):
         load(stale)
 
 
-NAMES = "  if (kind == SDG_ACTION_FEATURE)"
+NAMES = "  return kind == SDG_ACTION_FEATURE"
 SIZES = "1, SDG_UINT8, 1, {kCells, 0, 0, 0}, 3, 2, 2, -1, 1, 1, 0, 0, 0, 0}"
 
 
 def further_names(kind):
-    """Return code that names three things of a kind, where the corridor names none."""
-    return f'  if (kind == {kind}) return i < 3 ? "name" : nullptr;\n{NAMES}'
+    """Return code that gives three names of a kind, where the corridor has none."""
+    return f'  if (kind == {kind}) return i < 3 ? "abc" + i : nullptr;\n{NAMES}'
 
 
 @pytest.mark.parametrize(
@@ -64,18 +64,22 @@ def further_names(kind):
     [
         ('game == 0 ? "corridor"', 'game == 9 ? "corridor"', "offers no game"),
         ("if (game != 0 || !about", "if (game == 0 || !about", "status 1"),
-        (SIZES, SIZES.replace("SDG_UINT8", "7"), "dtype number 7"),
-        (SIZES, SIZES.replace("SDG_UINT8, 1,", "SDG_UINT8, 5,"), "a board of 5 axes"),
-        (SIZES, SIZES.replace("kCells", "0"), r"a board of shape \(0,\)"),
-        (SIZES, SIZES.replace("1, SDG", "0, SDG"), "0 seats"),
-        (SIZES, SIZES.replace("3, 2,", "4, 2,"), "names 3 things of kind 2 and describes 4"),
-        (SIZES, SIZES.replace("2, 2,", "2, 3,"), "3 of 2 actions as legal at once"),
-        (SIZES, SIZES.replace("-1", "2"), "action 2 of 2 as its progress action"),
-        (SIZES, SIZES.replace("1, 1, 0", "1, 2, 0"), "2 arguments among 1 action features"),
-        (NAMES, further_names("SDG_BOARD_CHANNEL"), "3 names for the 9 channels"),
-        (NAMES, further_names("SDG_ACTION"), "3 names for its 2 actions"),
-        (NAMES, further_names("SDG_OPTION"), "has no function sdg_option_range"),
-        (NAMES, further_names("SDG_BOT"), "has no function sdg_bot_moves"),
+        (SIZES, SIZES.replace("SDG_UINT8", "7"), "board_dtype of corridor is 7"),
+        (SIZES, SIZES.replace("SDG_UINT8, 1,", "SDG_UINT8, 5,"), "board_ndim of corridor is 5"),
+        (SIZES, SIZES.replace("kCells", "0"), r"board_shape of corridor is \(0,\)"),
+        (SIZES, SIZES.replace("1, SDG", "0, SDG"), "num_seats of corridor is 0"),
+        (
+            SIZES,
+            SIZES.replace("3, 2,", "4, 2,"),
+            "names 3 state fields of corridor",
+        ),
+        (SIZES, SIZES.replace("2, 2,", "2, 3,"), "most_legal_actions of corridor is 3"),
+        (SIZES, SIZES.replace("-1", "2"), "progress_action of corridor is 2"),
+        (SIZES, SIZES.replace("1, 1, 0", "1, 2, 0"), "num_action_args of corridor is 2"),
+        (NAMES, further_names("SDG_BOARD_CHANNEL"), "names 3 board channels"),
+        (NAMES, further_names("SDG_ACTION"), "has 2 actions at most, and names more"),
+        (NAMES, further_names("SDG_OPTION"), "no function sdg_option_range"),
+        (NAMES, further_names("SDG_BOT"), "no function sdg_bot_moves"),
     ],
 )
 def test_a_library_that_contradicts_itself_is_refused(build, tmp_path, old, new, message):

@@ -10,7 +10,7 @@ import pytest
 from superdex.games import load
 from tests.games.engines import CPP, run
 
-PROGRAMS = ["test_board", "test_batch", "test_pool"]
+PROGRAMS = ["test_board", "test_batch", "test_captured", "test_pool"]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -94,20 +94,20 @@ static i32 each(sdg_batch* b, const i32* rows, i32 count, Body body, Check check
   return SDG_OK;
 }
 static i32 fine(i32, i32) noexcept { return SDG_OK; }
-
 u64 sdg_interface_stamp() noexcept { return SDG_STAMP; }
 const char* sdg_game_name(i32 game) noexcept { return game == 0 ? "corridor" : nullptr; }
-const char* sdg_name(i32, i32 kind, i32 i) noexcept {
-  if (kind == SDG_ACTION_FEATURE) return i < 1 ? "direction" : nullptr;
-  return kind == SDG_STATE_FIELD && i < 3 ? kFields[i] : nullptr;
+const char* sdg_name(i32 game, i32 kind, i32 i) noexcept {
+  if (game != 0 || i < 0) return nullptr;
+  return kind == SDG_ACTION_FEATURE && i < 1 ? "direction" : kind == SDG_STATE_FIELD && i < 3 ? kFields[i] : nullptr;
 }
 i32 sdg_describe(i32 game, const std::int64_t*, sdg_description* about) noexcept {
   if (game != 0 || !about || about->size != sizeof *about) return SDG_BAD_ARGUMENT;
   *about = {sizeof *about, 1, SDG_UINT8, 1, {kCells, 0, 0, 0}, 3, 2, 2, -1, 1, 1, 0, 0, 0, 0};
   return SDG_OK;
 }
-i32 sdg_create(i32, const std::int64_t*, const sdg_settings* s, const u64* seeds, sdg_batch** batch) noexcept try {
-  if (!s || !seeds || !batch || s->size != sizeof *s || s->num_games < 1 || s->max_actions < 1) return SDG_BAD_ARGUMENT;
+i32 sdg_create(i32 game, const std::int64_t*, const sdg_settings* s, const u64* seeds, sdg_batch** batch) noexcept try {
+  if (game != 0 || !s || !seeds || !batch || s->size != sizeof *s || s->num_games < 1 || s->num_threads < 1 ||
+      s->max_actions < 1 || s->event_history < 0 || s->max_episode_steps < 0) return SDG_BAD_ARGUMENT;
   if (s->event_history > 0) return SDG_UNSUPPORTED;
   *batch = new sdg_batch{*s, std::make_unique<Row[]>(u64(s->num_games))};
   return sdg_reset(*batch, nullptr, s->num_games, seeds, nullptr);
@@ -136,14 +136,14 @@ i32 sdg_observe(sdg_batch* b, const i32* rows, i32 count, const sdg_outputs* out
 }
 std::int64_t sdg_state_size(const sdg_batch*) noexcept { return sizeof(Game); }
 i32 sdg_capture(sdg_batch* b, const i32* rows, i32 count, std::uint8_t* states) noexcept {
-  Game* to = reinterpret_cast<Game*>(states);
-  return each(b, rows, count, [&](i32 i, i32, const Row& row) noexcept { to[i] = row.game; }, fine);
+  return each(b, rows, count, [&](i32 i, i32, const Row& row) noexcept { reinterpret_cast<Game*>(states)[i] = row.game; }, fine);
 }
 i32 sdg_restore(sdg_batch* b, const i32* rows, i32 count, const std::uint8_t* states) noexcept {
   const Game* from = reinterpret_cast<const Game*>(states);
   const auto put_back = [&](i32 i, i32, Row& row) noexcept { row.game = from[i], row.has_final = false, ++row.positions, ++row.episodes; };
   return each(b, rows, count, put_back, [&](i32 i, i32) noexcept -> i32 {
     const bool placed = from[i].cell >= 0 && from[i].cell < kCells && (from[i].exit == 0 || from[i].exit == kCells - 1);
-    return placed && from[i].magic == kMagic ? SDG_OK : SDG_BAD_STATE;
+    const bool counted = from[i].steps >= 0 && from[i].steps < 1 << 30;  // so that steps can't overflow
+    return placed && counted && from[i].magic == kMagic ? SDG_OK : SDG_BAD_STATE;
   });
 }

@@ -20,6 +20,7 @@ const BAD_ROW: i32 = 3;
 const DUPLICATE_ROW: i32 = 4;
 const STALE: i32 = 5;
 const FORKED: i32 = 6;
+const NO_MEMORY: i32 = 7;
 const BAD_STATE: i32 = 8;
 const UNSUPPORTED: i32 = 9;
 const INTERNAL: i32 = 11;
@@ -328,12 +329,12 @@ pub extern "C" fn sdg_game_name(game: i32) -> *const c_char {
 }
 
 #[no_mangle]
-pub extern "C" fn sdg_name(_game: i32, kind: i32, index: i32) -> *const c_char {
-    match (kind, index) {
-        (STATE_FIELD, 0) => c"cell".as_ptr(),
-        (STATE_FIELD, 1) => c"exit".as_ptr(),
-        (STATE_FIELD, 2) => c"steps".as_ptr(),
-        (ACTION_FEATURE, 0) => c"direction".as_ptr(),
+pub extern "C" fn sdg_name(game: i32, kind: i32, index: i32) -> *const c_char {
+    match (game, kind, index) {
+        (0, STATE_FIELD, 0) => c"cell".as_ptr(),
+        (0, STATE_FIELD, 1) => c"exit".as_ptr(),
+        (0, STATE_FIELD, 2) => c"steps".as_ptr(),
+        (0, ACTION_FEATURE, 0) => c"direction".as_ptr(),
         _ => ptr::null(),
     }
 }
@@ -377,7 +378,10 @@ pub unsafe extern "C" fn sdg_create(
         || batch.is_null()
         || settings.size as usize != size_of::<Settings>()
         || settings.num_games < 1
+        || settings.num_threads < 1
         || settings.max_actions < 1
+        || settings.event_history < 0
+        || settings.max_episode_steps < 0
     {
         return BAD_ARGUMENT;
     }
@@ -387,7 +391,13 @@ pub unsafe extern "C" fn sdg_create(
     let game =
         Game { base: 0, episode: 0, cell: 0, exit: 0, steps: 0, ended: 0, magic: MAGIC, last: NOTHING };
     let row = Row { game, end: None, positions: 0, episodes: 0, call: 0, action: 0 };
-    let table = Table { rows: vec![row; settings.num_games as usize], call: 0 };
+    let mut rows = Vec::new();
+    // A plain allocation that fails ends the process.
+    if rows.try_reserve_exact(settings.num_games as usize).is_err() {
+        return NO_MEMORY;
+    }
+    rows.resize(settings.num_games as usize, row);
+    let table = Table { rows, call: 0 };
     let made_in = std::process::id();
     *batch = Box::into_raw(Box::new(Batch { settings: *settings, table: Mutex::new(table), made_in }));
     sdg_reset(*batch, ptr::null(), settings.num_games, seeds, ptr::null())
@@ -495,7 +505,8 @@ pub unsafe extern "C" fn sdg_restore(
     let check = |i: usize, _: usize, _: &mut Row| {
         let game = &*from.add(i);
         let placed = (0..CELLS).contains(&game.cell) && (game.exit == 0 || game.exit == CELLS - 1);
-        if placed && game.magic == MAGIC { OK } else { BAD_STATE }
+        let counted = (0..1 << 30).contains(&game.steps); // so that steps can't overflow
+        if placed && counted && game.magic == MAGIC { OK } else { BAD_STATE }
     };
     each(batch, rows, count, body, check)
 }

@@ -13,7 +13,7 @@
  *   - A call that returns another status than SDG_OK has changed nothing: no game and no output.
  *   - A move that the rules forbid is an event of the game, never an error of the call.
  *   - Sizes, names and constants are asked from the library (sdg_describe, sdg_name), never assumed.
- *     Arrays of size 0 have null pointers.
+ *     Outputs of size 0 have null pointers; a game without options may be given null for them.
  *   - Results depend on seeds and actions alone: not on threads, nor on how rows are grouped.
  *   - Nothing of the caller's is kept after a call: no pointer, no array.
  *
@@ -46,7 +46,7 @@ extern "C" {
 /* Raised by one with every change that old callers or engines would misread. */
 #define SDG_INTERFACE_VERSION 1
 
-/* Threads that a batch may be asked for. */
+/* Threads that a batch can be made with. */
 #define SDG_MOST_THREADS 1024
 
 /* What a call came to. */
@@ -58,7 +58,7 @@ enum {
   SDG_DUPLICATE_ROW = 4, /* a row is named twice */
   SDG_STALE = 5,         /* a state id is not the row's present one */
   SDG_FORKED = 6,        /* the batch was made before this process was forked off */
-  SDG_NO_MEMORY = 7,
+  SDG_NO_MEMORY = 7,     /* memory or threads can't be had */
   SDG_BAD_STATE = 8,     /* bytes to restore are damaged, or of another game or other options */
   SDG_UNSUPPORTED = 9,   /* the game does not offer this */
   SDG_EXHAUSTED = 10,    /* 2^44 positions were numbered: make a new batch */

@@ -16,6 +16,11 @@ const GameEntry* find(std::int32_t game) noexcept {
                                                                     : nullptr;
 }
 
+// A game without options needs no values.
+bool given(const GameEntry& entry, const std::int64_t* options) noexcept {
+  return options != nullptr || entry.options().empty();
+}
+
 bool in_range(const GameEntry& entry, const std::int64_t* options) noexcept {
   const auto known = entry.options();
   for (std::size_t i = 0; i < known.size(); ++i) {
@@ -80,7 +85,7 @@ std::int32_t sdg_option_range(std::int32_t game, std::int32_t index, std::int64_
 std::int32_t sdg_describe(std::int32_t game, const std::int64_t* options,
                           sdg_description* description) noexcept {
   const GameEntry* entry = find(game);
-  if (entry == nullptr || options == nullptr || description == nullptr ||
+  if (entry == nullptr || !given(*entry, options) || description == nullptr ||
       description->size != sizeof(sdg_description)) {
     return SDG_BAD_ARGUMENT;
   }
@@ -97,7 +102,7 @@ std::int32_t sdg_describe(std::int32_t game, const std::int64_t* options,
 std::int32_t sdg_create(std::int32_t game, const std::int64_t* options, const sdg_settings* settings,
                         const std::uint64_t* seeds, sdg_batch** batch) noexcept {
   const GameEntry* entry = find(game);
-  if (entry == nullptr || options == nullptr || settings == nullptr || seeds == nullptr ||
+  if (entry == nullptr || !given(*entry, options) || settings == nullptr || seeds == nullptr ||
       batch == nullptr || settings->size != sizeof(sdg_settings) || settings->num_games < 1 ||
       settings->num_threads < 1 || settings->num_threads > SDG_MOST_THREADS || settings->max_actions < 1 ||
       settings->event_history < 0 || settings->max_episode_steps < 0) {

@@ -102,7 +102,7 @@ inline std::int32_t choose_move(const Rules& rules, const State& state, std::int
   if (bot == kAlphaBeta && now.other >= 0) {
     const std::int32_t usual_depth = 8;
     const std::int32_t usual_nodes = 400;
-    return Search(now, depth > 0 ? depth : usual_depth, std::max(nodes > 0 ? nodes : usual_nodes, kMoves))
+    return Search(now, depth > 0 ? depth : usual_depth, nodes > 0 ? nodes : usual_nodes)
         .best(moves.data(), count);
   }
   const std::array<Outlook, kMoves> all = outlooks(now);

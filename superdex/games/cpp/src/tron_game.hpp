@@ -119,22 +119,29 @@ struct Tron {
     return legal_moves(rules, state, ids);
   }
 
-  // Whatever the bytes, no cell of a sound state lies off the board.
+  // Whether moves can have led here, as far as numbers say: no cell lies off the board, and each ply
+  // but a crash has laid one. How the trails run is not followed.
   static bool sound(const Rules& rules, const State& state) noexcept {
     const Size size = rules.size;
+    std::int32_t laid = 0;
     for (std::int32_t y = 0; y < kMostRows; ++y) {
       const auto r = static_cast<std::size_t>(y);
       const std::uint64_t allowed = y < size.height ? size.full_row() : 0;
       if (((state.trail[0][r] | state.trail[1][r]) & ~allowed) != 0) return false;
       if ((state.trail[0][r] & state.trail[1][r]) != 0) return false;
+      laid += std::popcount(state.trail[0][r] | state.trail[1][r]);
     }
     for (std::int32_t seat = 0; seat < kSeats; ++seat) {
       if (state.head[seat] < 0 || state.head[seat] >= size.cells()) return false;
       if (!state.on_trail(size, seat, state.head[seat])) return false;
       if (state.direction[seat] < 0 || state.direction[seat] >= kMoves) return false;
     }
-    return (state.seat == 0 || state.seat == 1) && (state.over == 0 || state.over == 1) &&
-           state.plies >= 0 && state.plies <= size.cells() && state.winner >= -1 && state.winner <= 1;
+    const bool crashed = state.winner != -1;
+    const bool out_of_plies = rules.max_plies > 0 && state.plies >= rules.max_plies;
+    if (state.plies < 0 || state.plies > size.cells() || laid != kSeats + state.plies - crashed) return false;
+    if (rules.max_plies > 0 && state.plies > rules.max_plies) return false;
+    return state.seat == state.plies % kSeats && (!crashed || state.winner == state.seat) &&
+           state.over == (crashed || out_of_plies);
   }
 
   static std::int32_t bot_move(const Rules& rules, const State& state, std::int32_t bot,

@@ -85,8 +85,9 @@ struct Countdown {
     ids[state.idle] = kCount;
     return state.idle + 1;
   }
-  static bool sound(const Rules&, const State& state) noexcept {
-    return state.idle >= 0 && state.idle <= kIdle;
+  static bool sound(const Rules& rules, const State& state) noexcept {
+    return state.idle >= 0 && state.idle <= kIdle && state.left >= 0 && state.left <= rules.start &&
+           state.plies >= 0 && state.plies < (1 << 30);
   }
   static std::int32_t bot_move(const Rules&, const State&, std::int32_t, std::int32_t,
                                std::int32_t) noexcept {

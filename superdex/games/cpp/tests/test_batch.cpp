@@ -1,16 +1,20 @@
-// Batches through the C functions: threads, memory, states, and arguments that make no sense.
+// Batches through the C functions: threads, memory, numbers, and arguments that make no sense.
 
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
+#include <memory>
 #include <new>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "check.hpp"
+#include "superdex/batch.hpp"
 #include "superdex/random.hpp"
 #include "superdex_game.h"
+#include "tron_batch.hpp"
+#include "tron_game.hpp"
 
 namespace {
 std::atomic<std::int64_t> allocations{0};
@@ -27,93 +31,8 @@ std::atomic<std::int64_t> allocations{0};
 
 namespace {
 
-using superdex::SplitMix64;
-
-constexpr std::int32_t kHistory = 3;
-constexpr std::int32_t kActions = 4;
-
-// All outputs of some rows of Tron.
-struct Arrays {
-  Arrays(const sdg_description& about, std::int32_t rows) : n(static_cast<std::size_t>(rows)) {
-    const std::size_t cells = static_cast<std::size_t>(about.board_shape[1] * about.board_shape[2]);
-    board.resize(n * 8 * cells);
-    final_board = board;
-    state.resize(n * static_cast<std::size_t>(about.num_state_fields));
-    final_state = state;
-    ids.resize(n * kActions);
-    features.resize(n * kActions * static_cast<std::size_t>(about.num_action_features));
-    args.resize(n * kActions * 2);
-    mask.resize(n * kActions);
-    counts.resize(n);
-    events.resize(n * kHistory * static_cast<std::size_t>(about.num_event_features));
-    sequence.resize(n * kHistory);
-    affected.resize(n * kHistory * 6);
-    affected_mask.resize(n * kHistory * 2);
-    reward.resize(n);
-    terminated.resize(n);
-    state_id.resize(n);
-    out.size = sizeof out;
-    out.board = board.data();
-    out.final_board = final_board.data();
-    out.state = state.data();
-    out.final_state = final_state.data();
-    out.action_id = ids.data();
-    out.action_features = features.data();
-    out.action_arg_mask = args.data();
-    out.action_mask = mask.data();
-    out.legal_action_count = counts.data();
-    out.event_features = events.data();
-    out.event_sequence = sequence.data();
-    out.event_affected = affected.data();
-    out.event_affected_mask = affected_mask.data();
-    out.reward = reward.data();
-    out.terminated = terminated.data();
-    out.state_id = state_id.data();
-  }
-  bool operator==(const Arrays& other) const {
-    return board == other.board && state == other.state && ids == other.ids &&
-           features == other.features && args == other.args && mask == other.mask &&
-           counts == other.counts && events == other.events && sequence == other.sequence &&
-           affected == other.affected && affected_mask == other.affected_mask &&
-           reward == other.reward && terminated == other.terminated && state_id == other.state_id;
-  }
-  std::size_t n;
-  std::vector<std::uint8_t> board, final_board, args, mask, affected_mask, terminated;
-  std::vector<std::int32_t> state, final_state, ids, features, counts, events, affected;
-  std::vector<std::uint64_t> sequence, state_id;
-  std::vector<float> reward;
-  sdg_outputs out{};
-};
-
-struct Tron {
-  Tron(std::vector<std::int64_t> values, std::int32_t games, std::int32_t threads)
-      : options(std::move(values)), num_games(games) {
-    about.size = sizeof about;
-    CHECK(sdg_describe(0, options.data(), &about) == SDG_OK);
-    std::vector<std::uint64_t> seeds(static_cast<std::size_t>(games));
-    for (std::size_t i = 0; i < seeds.size(); ++i) seeds[i] = i;
-    const sdg_settings settings{sizeof(sdg_settings), games, threads, kActions, kHistory, 30, 0, 0};
-    CHECK(sdg_create(0, options.data(), &settings, seeds.data(), &batch) == SDG_OK);
-  }
-  ~Tron() { sdg_free(batch); }
-  Tron(const Tron&) = delete;
-  Tron& operator=(const Tron&) = delete;
-
-  std::vector<std::int64_t> options;
-  std::int32_t num_games;
-  sdg_description about{};
-  sdg_batch* batch = nullptr;
-};
-
-// Mostly legal actions, now and then any.
-void choose(const Arrays& arrays, SplitMix64& random, std::vector<std::int32_t>& actions) {
-  for (std::size_t i = 0; i < arrays.n; ++i) {
-    const std::int32_t count = arrays.counts[i];
-    actions[i] = count > 0 && random.below(20) > 0
-                     ? arrays.ids[i * kActions + static_cast<std::size_t>(random.below(count))]
-                     : random.below(8) - 2;
-  }
-}
+using namespace superdex;
+using namespace superdex::testing;
 
 void threads_change_nothing_and_nothing_is_allocated(std::vector<std::int64_t> options) {
   const std::int32_t games = 64;
@@ -122,6 +41,8 @@ void threads_change_nothing_and_nothing_is_allocated(std::vector<std::int64_t> o
   Arrays first(one.about, games);
   Arrays second(one.about, games);
   std::vector<std::int32_t> actions(games), moves(games);
+  std::vector<std::uint64_t> states(games * static_cast<std::size_t>(sdg_state_size(one.batch)) / 8);
+  const std::int32_t some[] = {5, 63, 0};
   SplitMix64 random{1};
   CHECK(sdg_observe(one.batch, nullptr, games, &first.out) == SDG_OK);
   const std::int64_t before = allocations;
@@ -135,6 +56,12 @@ void threads_change_nothing_and_nothing_is_allocated(std::vector<std::int64_t> o
       CHECK(sdg_bot_moves(one.batch, step % 4, 3, 60, nullptr, games, nullptr, moves.data()) == SDG_OK);
       CHECK(sdg_bot_moves(three.batch, step % 4, 3, 60, nullptr, games, nullptr, actions.data()) == SDG_OK);
       CHECK(moves == actions);
+    }
+    if (step % 30 == 7) {
+      auto* bytes = reinterpret_cast<std::uint8_t*>(states.data());
+      CHECK(sdg_capture(one.batch, some, 3, bytes) == SDG_OK);
+      CHECK(sdg_restore(one.batch, some, 3, bytes) == SDG_OK);
+      CHECK(sdg_restore(three.batch, some, 3, bytes) == SDG_OK);
     }
     if (step == 60) {
       CHECK(sdg_reset(one.batch, nullptr, games, nullptr, &first.out) == SDG_OK);
@@ -166,28 +93,84 @@ void disjoint_rows_from_two_threads() {
   odd.join();
 }
 
-void bytes_of_any_kind_are_survived() {
-  const std::int32_t games = 4;
-  Tron tron({10, 8, 2, 0}, games, 1);
-  Arrays arrays(tron.about, games);
+// What batches of one size and the same options can be asked, whoever else asks.
+void callers_on_any_rows_leave_games_sound() {
+  const std::int32_t games = 24;
+  Tron tron({10, 8, 2, 30}, games, 3);
   const auto size = static_cast<std::size_t>(sdg_state_size(tron.batch));
-  CHECK(size % 8 == 0);
-  std::vector<std::uint8_t> states(size * games);
-  std::vector<std::int32_t> actions(games, 0), moves(games);
-  CHECK(sdg_capture(tron.batch, nullptr, games, states.data()) == SDG_OK);
-  CHECK(sdg_restore(tron.batch, nullptr, games, states.data()) == SDG_OK);
-  SplitMix64 random{9};
-  std::vector<std::uint8_t> bad = states;
-  for (int trial = 0; trial < 300; ++trial) {
-    bad = states;
-    for (int change = 0; change <= trial % 5; ++change) {
-      bad[static_cast<std::size_t>(random.next() % bad.size())] ^= static_cast<std::uint8_t>(1 + random.below(255));
+  const auto call = [&](std::uint64_t seed) {
+    SplitMix64 random{seed};
+    Arrays arrays(tron.about, games);
+    std::vector<std::int32_t> order(games), actions(games), moves(games);
+    std::vector<std::uint64_t> states(games * size / 8);
+    for (std::int32_t row = 0; row < games; ++row) order[static_cast<std::size_t>(row)] = row;
+    for (int times = 0; times < 150; ++times) {
+      for (std::size_t i = order.size() - 1; i > 0; --i) {
+        std::swap(order[i], order[static_cast<std::size_t>(random.below(static_cast<std::int32_t>(i) + 1))]);
+      }
+      for (std::int32_t& action : actions) action = random.below(6) - 1;
+      const bool all = random.below(4) == 0;
+      const std::int32_t* rows = all ? nullptr : order.data();
+      const std::int32_t count = all ? games : random.below(games + 1);
+      auto* bytes = reinterpret_cast<std::uint8_t*>(states.data());
+      std::int32_t status = SDG_OK;
+      switch (random.below(6)) {
+        case 0: status = sdg_reset(tron.batch, rows, count, nullptr, &arrays.out); break;
+        case 1: status = sdg_observe(tron.batch, rows, count, &arrays.out); break;
+        case 2: status = sdg_bot_moves(tron.batch, 3, 2, 20, rows, count, nullptr, moves.data()); break;
+        case 3:
+          status = sdg_capture(tron.batch, rows, count, bytes);
+          if (status == SDG_OK) status = sdg_restore(tron.batch, rows, count, bytes);
+          break;
+        default: status = sdg_step(tron.batch, rows, count, actions.data(), nullptr, random.below(4), &arrays.out);
+      }
+      CHECK(status == SDG_OK);
     }
-    const std::int32_t status = sdg_restore(tron.batch, nullptr, games, bad.data());
-    CHECK(status == SDG_BAD_STATE || bad == states);
-    CHECK(sdg_step(tron.batch, nullptr, games, actions.data(), nullptr, 0, &arrays.out) == SDG_OK);
-    CHECK(sdg_bot_moves(tron.batch, 3, 0, 20, nullptr, games, nullptr, moves.data()) == SDG_OK);
+  };
+  std::thread callers[] = {std::thread(call, 1), std::thread(call, 2), std::thread(call, 3)};
+  for (std::thread& caller : callers) caller.join();
+  std::vector<std::uint64_t> states(games * size / 8);
+  auto* bytes = reinterpret_cast<std::uint8_t*>(states.data());
+  CHECK(sdg_capture(tron.batch, nullptr, games, bytes) == SDG_OK);
+  CHECK(sdg_restore(tron.batch, nullptr, games, bytes) == SDG_OK);
+}
+
+// A batch that has few numbers left: what takes one is refused in time, and nothing moves.
+void no_number_is_given_twice() {
+  const std::int32_t games = 3;
+  const std::uint64_t most = 100, first = UINT64_C(9) << 44;
+  const Tron usual({9, 7, 0, 0}, games, 1);
+  const sdg_settings settings{sizeof(sdg_settings), games, 1, kActions, kHistory, 0, first, first};
+  const std::uint64_t seeds[games] = {1, 2, 3};
+  const auto batch = std::make_unique<Batch<tron::Tron>>(usual.options.data(), settings, seeds, most);
+  Arrays arrays(usual.about, games), before(usual.about, games);
+  const auto size = static_cast<std::size_t>(sdg_state_size(batch.get()));
+  std::vector<std::uint64_t> states(games * size / 8), after(states.size());
+  const auto bytes = [](std::vector<std::uint64_t>& words) { return reinterpret_cast<std::uint8_t*>(words.data()); };
+  const std::int32_t unknown[games] = {9, 9, 9}, last_row = 2;
+  std::vector<char> given(most, 0);
+  std::int32_t status = SDG_OK;
+  while (true) {
+    CHECK(sdg_observe(batch.get(), nullptr, games, &arrays.out) == SDG_OK);
+    for (std::size_t row = 0; row < games && status == SDG_OK; ++row) {
+      const std::uint64_t number = arrays.state_id[row] - first;
+      CHECK(number < most && given[number] == 0);
+      given[number] = 1;
+    }
+    if (status != SDG_OK) break;
+    CHECK(sdg_observe(batch.get(), nullptr, games, &before.out) == SDG_OK);
+    CHECK(sdg_capture(batch.get(), nullptr, games, bytes(states)) == SDG_OK);
+    // Each of these moves ends its game, and the next episode has a number as well.
+    status = sdg_step(batch.get(), nullptr, games, unknown, nullptr, SDG_AUTO_RESET, nullptr);
   }
+  CHECK(status == SDG_EXHAUSTED && arrays.state_id[2] > first + most - 3 * games);
+  CHECK(sdg_reset(batch.get(), &last_row, 1, nullptr, nullptr) == SDG_EXHAUSTED);
+  CHECK(sdg_reset(batch.get(), nullptr, games, seeds, &arrays.out) == SDG_EXHAUSTED);
+  CHECK(sdg_step(batch.get(), nullptr, games, unknown, nullptr, SDG_KEEP_ILLEGAL, &arrays.out) == SDG_EXHAUSTED);
+  CHECK(sdg_restore(batch.get(), nullptr, games, bytes(states)) == SDG_EXHAUSTED);
+  CHECK(sdg_capture(batch.get(), nullptr, games, bytes(after)) == SDG_OK && after == states);
+  CHECK(sdg_observe(batch.get(), nullptr, games, &arrays.out) == SDG_OK && arrays == before);
+  CHECK(sdg_bot_moves(batch.get(), 3, 1, 9, nullptr, games, nullptr, arrays.counts.data()) == SDG_OK);
 }
 
 void arguments_that_make_no_sense_are_refused() {
@@ -204,6 +187,7 @@ void arguments_that_make_no_sense_are_refused() {
   CHECK(sdg_step(tron.batch, nullptr, 2, actions.data(), nullptr, 0, nullptr) == SDG_BAD_ARGUMENT);
   CHECK(sdg_step(tron.batch, nullptr, 3, actions.data(), nullptr, 64, nullptr) == SDG_BAD_ARGUMENT);
   CHECK(sdg_step(tron.batch, nullptr, 3, actions.data(), nullptr, 0, &other) == SDG_BAD_ARGUMENT);
+  CHECK(sdg_step(tron.batch, actions.data(), 0, nullptr, nullptr, 0, nullptr) == SDG_OK);
   CHECK(sdg_observe(tron.batch, nullptr, 3, nullptr) == SDG_BAD_ARGUMENT);
   CHECK(sdg_bot_moves(tron.batch, 4, 0, 0, nullptr, 3, nullptr, arrays.ids.data()) == SDG_BAD_ARGUMENT);
   const std::int64_t options[] = {3, 8, 0, 0};
@@ -212,8 +196,11 @@ void arguments_that_make_no_sense_are_refused() {
   const std::uint64_t seed = 0;
   sdg_batch* batch = nullptr;
   CHECK(sdg_create(0, options, &settings, &seed, &batch) == SDG_BAD_OPTION && batch == nullptr);
-  settings.num_threads = 0;
-  CHECK(sdg_create(0, tron.options.data(), &settings, &seed, &batch) == SDG_BAD_ARGUMENT);
+  for (const std::int32_t threads : {0, -1, SDG_MOST_THREADS + 1}) {
+    settings.num_threads = threads;
+    CHECK(sdg_create(0, tron.options.data(), &settings, &seed, &batch) == SDG_BAD_ARGUMENT);
+  }
+  CHECK(sdg_create(0, nullptr, &settings, &seed, &batch) == SDG_BAD_ARGUMENT && batch == nullptr);
   sdg_free(nullptr);
 }
 
@@ -224,6 +211,7 @@ int main() {
   threads_change_nothing_and_nothing_is_allocated({9, 7, 2, 40});
   threads_change_nothing_and_nothing_is_allocated({64, 64, 64, 0});
   disjoint_rows_from_two_threads();
-  bytes_of_any_kind_are_survived();
+  callers_on_any_rows_leave_games_sound();
+  no_number_is_given_twice();
   arguments_that_make_no_sense_are_refused();
 }

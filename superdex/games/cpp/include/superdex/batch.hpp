@@ -11,9 +11,11 @@
 
 #include "superdex_game.h"
 #include "superdex/any_batch.hpp"
+#include "superdex/captured.hpp"
 #include "superdex/event_log.hpp"
 #include "superdex/fork_guard.hpp"
 #include "superdex/game.hpp"
+#include "superdex/numbering.hpp"
 #include "superdex/row_claims.hpp"
 #include "superdex/thread_pool.hpp"
 
@@ -22,8 +24,10 @@ namespace superdex {
 template <Game G>
 class Batch final : public sdg_batch {
  public:
-  // Takes all memory and starts the threads; the arguments are checked already.
-  Batch(const std::int64_t* options, const sdg_settings& settings, const std::uint64_t* seeds)
+  // Takes all memory and starts the threads; the arguments are checked already. Calls that would
+  // take a number of `most_numbers` or more are refused.
+  Batch(const std::int64_t* options, const sdg_settings& settings, const std::uint64_t* seeds,
+        std::uint64_t most_numbers = Numbering::kMost)
       : rules_(options),
         settings_(settings),
         about_(described(rules_)),
@@ -32,7 +36,8 @@ class Batch final : public sdg_batch {
                  about_.num_affected_features},
                 settings.num_games),
         slots_(static_cast<std::size_t>(settings.num_games)),
-        numbers_(slots_.size()),
+        numbering_(settings, most_numbers),
+        pending_(slots_.size()),
         finals_(slots_.size()),
         legal_(slots_.size() * static_cast<std::size_t>(about_.most_legal_actions)),
         shared_(std::make_unique<Shared>(settings)) {
@@ -54,10 +59,10 @@ class Batch final : public sdg_batch {
       } else {
         begin_next(row);
       }
-      slot(row).last = Last{};
-      numbers_[index(row)].has_final = 0;
+      slot(row).last = {};
+      pending(row).has_final = 0;
       if (outputs != nullptr) write(row, i, *outputs);
-    }, [&](std::int32_t, std::int32_t row) noexcept { return room_for_a_number(row); });
+    }, [&](std::int32_t, std::int32_t row) noexcept { return numbering_.room(row); });
   }
 
   std::int32_t step(const std::int32_t* rows, std::int32_t count, const std::int32_t* actions,
@@ -68,9 +73,9 @@ class Batch final : public sdg_batch {
         [&](std::int32_t i, std::int32_t row) noexcept { play(row, i, flags, outputs); },
         [&](std::int32_t i, std::int32_t row) noexcept -> std::int32_t {
           // Outputs may overwrite actions and ids, so both are read here.
-          numbers_[index(row)].action = actions[i];
-          if (state_ids != nullptr && state_ids[i] != state_id(row)) return SDG_STALE;
-          return room_for_a_number(row);
+          pending(row).action = actions[i];
+          if (state_ids != nullptr && state_ids[i] != numbering_.state_id(row)) return SDG_STALE;
+          return numbering_.room(row);
         });
   }
 
@@ -81,7 +86,7 @@ class Batch final : public sdg_batch {
   }
 
   [[nodiscard]] std::int64_t state_size() const noexcept override {
-    return static_cast<std::int64_t>(sizeof(Captured) + (events_.captured_size() + 7) / 8 * 8 + 8);
+    return static_cast<std::int64_t>(sizeof(Captured<G>) + (events_.captured_size() + 7) / 8 * 8 + 8);
   }
 
   std::int32_t capture(const std::int32_t* rows, std::int32_t count,
@@ -89,7 +94,7 @@ class Batch final : public sdg_batch {
     const auto size = static_cast<std::size_t>(state_size());
     return for_rows(rows, count, G::kGrain, [&](std::int32_t i, std::int32_t row) noexcept {
       std::uint8_t* bytes = states + static_cast<std::size_t>(i) * size;
-      const Captured head{fingerprint_, slot(row)};
+      const Captured<G> head{fingerprint_, slot(row)};
       std::memset(bytes + size - 16, 0, 8);  // events may not fill their last word
       std::memcpy(bytes, &head, sizeof head);
       events_.capture(row, bytes + sizeof head);
@@ -105,24 +110,21 @@ class Batch final : public sdg_batch {
     return for_rows(
         rows, count, G::kGrain,
         [&](std::int32_t i, std::int32_t row) noexcept {
-          Captured head;
+          Captured<G> head;
           std::memcpy(static_cast<void*>(&head), bytes(i), sizeof head);
           slot(row) = head.slot;
           events_.restore(row, bytes(i) + sizeof head);
-          ++numbers_[index(row)].positions;
-          ++numbers_[index(row)].episodes;
-          numbers_[index(row)].has_final = 0;
+          numbering_.add_episode(row);
+          pending(row).has_final = 0;
         },
         [&](std::int32_t i, std::int32_t row) noexcept -> std::int32_t {
           std::uint64_t sum = 0;
           std::memcpy(&sum, bytes(i) + size - 8, 8);
-          Captured head;
+          Captured<G> head;
           std::memcpy(static_cast<void*>(&head), bytes(i), sizeof head);
           const bool good = sum == checksum(bytes(i), size - 8) &&
-                            head.fingerprint == fingerprint_ && G::sound(rules_, head.slot.game) &&
-                            head.slot.steps >= 0 &&
-                            head.slot.steps < (1 << 30);
-          return good ? room_for_a_number(row) : SDG_BAD_STATE;
+                            head.fingerprint == fingerprint_ && sound<G>(rules_, head.slot);
+          return good ? numbering_.room(row) : SDG_BAD_STATE;
         });
   }
 
@@ -142,39 +144,8 @@ class Batch final : public sdg_batch {
   using State = typename G::State;
   using BoardEntry = typename G::BoardEntry;
 
-  // What the last call gave a row, so that it can be written again.
-  struct Last {
-    std::array<float, G::kSeats> seat_reward{};
-    float reward = 0;
-    std::int32_t acting_seat = -1;
-    std::uint8_t terminated = 0;
-    std::uint8_t truncated = 0;
-    std::uint8_t action_valid = 0;
-    std::uint8_t unused = 0;
-  };
-  // A row as it is captured.
-  struct Slot {
-    State game{};
-    std::uint64_t base = 0;     // see sdg_episode_seed
-    std::uint64_t episode = 0;  // since the seeded reset
-    Last last{};
-    std::int32_t steps = 0;  // accepted in this episode
-    std::int32_t ended = 0;  // 1: terminated or truncated, and not begun anew
-    std::int32_t unused[1 + G::kSeats % 2] = {};
-  };
-  struct Captured {
-    std::uint64_t fingerprint;
-    Slot slot;
-  };
-  // Captured bytes are those of the structs: none may be indeterminate.
-  static_assert(sizeof(Last) == 4 * (G::kSeats + 3));
-  static_assert(sizeof(Slot) == sizeof(State) + 16 + sizeof(Last) + 8 + 4 * (1 + G::kSeats % 2));
-  static_assert(sizeof(State) % 8 == 0 && sizeof(Captured) == 8 + sizeof(Slot));
-
-  // What only ever grows, so that no position and no episode has the number of another.
-  struct Numbers {
-    std::uint64_t positions = 0;
-    std::uint64_t episodes = 0;
+  // What is not captured of a row.
+  struct Pending {
     std::int32_t action = 0;     // of the step that runs
     std::int32_t has_final = 0;  // 1: the last step ended an episode, and finals_ has its end
   };
@@ -198,19 +169,7 @@ class Batch final : public sdg_batch {
       value = sdg_mix(value ^ static_cast<std::uint64_t>(options[i]));
     }
     value = sdg_mix(value ^ static_cast<std::uint64_t>(settings_.event_history));
-    return sdg_mix(value ^ sizeof(Captured));
-  }
-
-  // FNV-1a, over eight bytes at a time.
-  static std::uint64_t checksum(const std::uint8_t* bytes, std::size_t size) noexcept {
-    std::uint64_t sum = UINT64_C(0xcbf29ce484222325);
-    for (std::size_t i = 0; i < size; i += 8) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, bytes + i, 8);
-      sum = (sum ^ word) * UINT64_C(0x100000001b3);
-      sum ^= sum >> 32;
-    }
-    return sum;
+    return sdg_mix(value ^ sizeof(Captured<G>));
   }
 
   // Whether a game has to be looked at for these outputs, which is most of the work.
@@ -223,7 +182,8 @@ class Batch final : public sdg_batch {
   }
 
   static std::size_t index(std::int32_t row) noexcept { return static_cast<std::size_t>(row); }
-  Slot& slot(std::int32_t row) noexcept { return slots_[index(row)]; }
+  Slot<G>& slot(std::int32_t row) noexcept { return slots_[index(row)]; }
+  Pending& pending(std::int32_t row) noexcept { return pending_[index(row)]; }
 
   // Claim the rows, check each, and only then run the body for each.
   template <class Body, class Check>
@@ -246,36 +206,23 @@ class Batch final : public sdg_batch {
     return for_rows(rows, count, grain, body, [](std::int32_t, std::int32_t) { return SDG_OK; });
   }
 
-  // A step takes up to two numbers, its own and that of the next episode.
-  std::int32_t room_for_a_number(std::int32_t row) const noexcept {
-    const auto games = static_cast<std::uint64_t>(settings_.num_games);
-    return (numbers_[index(row)].positions + 3) * games < (UINT64_C(1) << 44) ? SDG_OK : SDG_EXHAUSTED;
-  }
-  [[nodiscard]] std::uint64_t numbered(std::uint64_t count, std::int32_t row) const noexcept {
-    return count * static_cast<std::uint64_t>(settings_.num_games) + static_cast<std::uint64_t>(row);
-  }
-  [[nodiscard]] std::uint64_t state_id(std::int32_t row) const noexcept {
-    return settings_.first_state_id + numbered(numbers_[index(row)].positions, row);
-  }
-
   void begin_seeded(std::int32_t row, std::uint64_t seed) noexcept {
     slot(row).base = seed - static_cast<std::uint64_t>(row);
     slot(row).episode = 0;
     begin(row, seed);
   }
   void begin_next(std::int32_t row) noexcept {
-    Slot& s = slot(row);
+    Slot<G>& s = slot(row);
     ++s.episode;
     begin(row, sdg_episode_seed(s.base, static_cast<std::uint64_t>(row), s.episode));
   }
   void begin(std::int32_t row, std::uint64_t seed) noexcept {
-    Slot& s = slot(row);
+    Slot<G>& s = slot(row);
     G::begin(rules_, s.game, seed);
     s.steps = 0;
     s.ended = 0;
     events_.clear(row);
-    ++numbers_[index(row)].positions;
-    ++numbers_[index(row)].episodes;
+    numbering_.add_episode(row);
   }
 
   std::int32_t* legal_of(std::int32_t row) noexcept {
@@ -283,11 +230,11 @@ class Batch final : public sdg_batch {
   }
 
   void play(std::int32_t row, std::int32_t i, std::int32_t flags, const sdg_outputs* outputs) noexcept {
-    Slot& s = slot(row);
-    const std::int32_t action = numbers_[index(row)].action;
+    Slot<G>& s = slot(row);
+    const std::int32_t action = pending(row).action;
     s.last.reward = 0;
     s.last.seat_reward.fill(0);
-    numbers_[index(row)].has_final = 0;
+    pending(row).has_final = 0;
     s.last.acting_seat = s.ended != 0 ? -1 : G::seat(s.game);
     s.last.action_valid = s.ended == 0 && is_legal(row, action);
     if (s.ended == 0) {
@@ -295,7 +242,7 @@ class Batch final : public sdg_batch {
       if (s.last.action_valid != 0 || (flags & SDG_KEEP_ILLEGAL) == 0) move(row, action);
       if (s.ended != 0) {
         finals_[index(row)] = s.game;
-        numbers_[index(row)].has_final = 1;
+        pending(row).has_final = 1;
       }
       if (s.ended != 0 && (flags & SDG_AUTO_RESET) != 0) begin_next(row);
     }
@@ -309,11 +256,11 @@ class Batch final : public sdg_batch {
   }
 
   void move(std::int32_t row, std::int32_t action) noexcept {
-    Slot& s = slot(row);
+    Slot<G>& s = slot(row);
     std::array<float, G::kSeats> before;
     for (std::int32_t seat = 0; seat < G::kSeats; ++seat) before[index(seat)] = G::score(s.game, seat);
     ++s.steps;
-    ++numbers_[index(row)].positions;
+    numbering_.add_position(row);
     EventSink events(events_, row, static_cast<std::uint64_t>(s.steps));
     G::play(rules_, s.game, action, events);
     for (std::int32_t seat = 0; seat < G::kSeats; ++seat) {
@@ -327,7 +274,7 @@ class Batch final : public sdg_batch {
   }
 
   void write_final(std::int32_t row, std::int32_t i, const sdg_outputs& out) noexcept {
-    if (numbers_[index(row)].has_final == 0) return;
+    if (pending(row).has_final == 0) return;
     if (out.final_board == nullptr && out.final_state == nullptr) return;
     const typename G::View view(rules_, finals_[index(row)], out.final_state != nullptr,
                                 out.final_board != nullptr);
@@ -336,7 +283,7 @@ class Batch final : public sdg_batch {
   }
 
   void write(std::int32_t row, std::int32_t i, const sdg_outputs& out) noexcept {
-    const Slot& s = slot(row);
+    const Slot<G>& s = slot(row);
     const std::size_t n = index(i);
     write_final(row, i, out);
     const bool moves = features(out);
@@ -362,8 +309,8 @@ class Batch final : public sdg_batch {
       out.scores[n * G::kSeats + index(seat)] = G::score(s.game, seat);
     }
     if (out.env_id) out.env_id[n] = row;
-    if (out.state_id) out.state_id[n] = state_id(row);
-    if (out.episode_id) out.episode_id[n] = settings_.first_episode_id + numbered(numbers_[index(row)].episodes, row);
+    if (out.state_id) out.state_id[n] = numbering_.state_id(row);
+    if (out.episode_id) out.episode_id[n] = numbering_.episode_id(row);
   }
 
   void write_actions(std::int32_t row, std::size_t n, const typename G::View* view,
@@ -412,8 +359,9 @@ class Batch final : public sdg_batch {
   const std::uint64_t fingerprint_;
   const ForkGuard guard_;
   EventLog events_;
-  std::vector<Slot> slots_;
-  std::vector<Numbers> numbers_;
+  std::vector<Slot<G>> slots_;
+  Numbering numbering_;
+  std::vector<Pending> pending_;
   std::vector<State> finals_;  // where each row's last episode to end was left
   std::vector<std::int32_t> legal_;  // room to list a row's legal actions
   std::unique_ptr<Shared> shared_;

@@ -39,7 +39,7 @@ class ThreadPool {
   // Call body(i) for all i in 0 … count − 1, in chunks of `grain`; body must not throw.
   template <class Body>
   void run(std::int32_t count, std::int32_t grain, Body&& body) noexcept {
-    const std::int32_t chunks = (count + grain - 1) / grain;
+    const std::int32_t chunks = count / grain + (count % grain != 0);
     std::unique_lock turn(turn_, std::defer_lock);
     if (threads_.empty() || chunks < 2 || !turn.try_lock()) {
       for (std::int32_t i = 0; i < count; ++i) body(i);
@@ -66,15 +66,14 @@ class ThreadPool {
     std::int32_t grain;
     void* context;
     void (*call)(void*, std::int32_t) noexcept;
-    std::atomic<std::int32_t> next{0};
+    std::atomic<std::int64_t> next{0};  // passes `count` by one chunk per thread at most
 
     void take() noexcept {
-      // `next` passes `count` by one chunk per thread at most, far from overflow.
       for (;;) {
-        const std::int32_t first = next.fetch_add(grain, std::memory_order_relaxed);
+        const std::int64_t first = next.fetch_add(grain, std::memory_order_relaxed);
         if (first >= count) return;
-        const std::int32_t last = std::min(count, first + grain);
-        for (std::int32_t i = first; i < last; ++i) call(context, i);
+        const std::int64_t last = std::min<std::int64_t>(count, first + grain);
+        for (std::int64_t i = first; i < last; ++i) call(context, static_cast<std::int32_t>(i));
       }
     }
     [[nodiscard]] bool open() const noexcept {
