@@ -10,16 +10,10 @@ import pytest
 
 from superdex.errors import BrokenError, ClosedError, StaleStateError
 from superdex.games import load
+from tests.games.batches import pick
 from tests.games.tron_twin import episode_seed
 
 SMALL = {"width": 9, "height": 8}
-
-
-def random_legal(arrays, rng):
-    """Return a legal id for each row, −1 where there is none."""
-    counts = arrays["legal_action_count"]
-    picks = (rng.random(len(counts)) * counts).astype(int)
-    return arrays["action_id"][np.arange(len(counts)), picks]
 
 
 def everything(batch, outputs):
@@ -43,7 +37,7 @@ def test_results_do_not_depend_on_threads(tron):
         batch.observe(out)
     for step in range(400):
         for batch, out, rng in zip(batches, outputs, rngs, strict=True):
-            actions = random_legal(out.arrays, rng)
+            actions = pick(out.arrays, rng)
             if step % 20 == 0:
                 actions = batch.bot_moves("voronoi")
             batch.step(actions, out, auto_reset=True)
@@ -62,7 +56,7 @@ def test_slots_in_any_order_equal_the_full_batch(tron):
     full.observe(whole)
     rng = np.random.default_rng(4)
     for _ in range(60):
-        actions = random_legal(whole.arrays, rng)
+        actions = pick(whole.arrays, rng)
         full.step(actions, whole, auto_reset=True)
         order = rng.permutation(10)
         for rows in (order[:3], order[3:4], order[4:]):
@@ -84,7 +78,7 @@ def test_two_threads_may_call_on_disjoint_rows(tron):
         batch.observe(outputs, rows=rows)
         rng = np.random.default_rng(int(rows[0]))
         for _ in range(150):
-            batch.step(random_legal(outputs.arrays, rng), outputs, rows=rows, auto_reset=True)
+            batch.step(pick(outputs.arrays, rng), outputs, rows=rows, auto_reset=True)
         finals[batch is together, int(rows[0])] = outputs.arrays
 
     threads = [threading.Thread(target=play, args=(together, rows)) for rows in halves]
@@ -96,6 +90,24 @@ def test_two_threads_may_call_on_disjoint_rows(tron):
         play(alone, rows)
         for name, array in finals[False, int(rows[0])].items():
             np.testing.assert_array_equal(finals[True, int(rows[0])][name], array)
+
+
+def test_python_goes_on_while_the_engine_works(tron):
+    """A call gives the interpreter free: other threads run before it has come to its end."""
+    batch = tron.create(32)
+    ticks, seen = 0, []
+
+    def search():
+        seen.append(ticks)
+        batch.bot_moves("alpha_beta", depth=60, nodes=20_000)
+        seen.append(ticks)
+
+    thread = threading.Thread(target=search)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.001)
+        ticks += 1
+    assert seen[1] - seen[0] > 10
 
 
 def test_calls_that_share_rows_take_turns(tron):
@@ -198,7 +210,7 @@ def test_the_last_step_can_be_observed_again(tron):
     batch.observe(stepped)
     rng = np.random.default_rng(0)
     for _ in range(40):
-        batch.step(random_legal(stepped.arrays, rng), stepped, auto_reset=True)
+        batch.step(pick(stepped.arrays, rng), stepped, auto_reset=True)
         batch.observe(again)
         for name, array in again.arrays.items():
             if not name.startswith("final_"):
@@ -253,7 +265,7 @@ def test_captured_games_go_on_the_same(tron):
     batch.observe(outputs)
     rng = np.random.default_rng(3)
     for _ in range(25):
-        batch.step(random_legal(outputs.arrays, rng), outputs, auto_reset=True)
+        batch.step(pick(outputs.arrays, rng), outputs, auto_reset=True)
     kept = batch.capture()
     other = tron.create(6, options=SMALL, event_history=4, seeds=range(100, 106), num_threads=2)
     other.restore(kept)
@@ -263,7 +275,7 @@ def test_captured_games_go_on_the_same(tron):
         for name in outputs.arrays:
             if not name.endswith("_id") and not name.startswith("final_"):
                 np.testing.assert_array_equal(outputs.arrays[name], again.arrays[name], name)
-        actions = random_legal(outputs.arrays, rng)
+        actions = pick(outputs.arrays, rng)
         batch.step(actions, outputs, auto_reset=True)
         other.step(actions, again, auto_reset=True)
     np.testing.assert_array_equal(batch.capture(), other.capture())

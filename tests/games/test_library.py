@@ -68,11 +68,7 @@ def further_names(kind):
         (SIZES, SIZES.replace("SDG_UINT8, 1,", "SDG_UINT8, 5,"), "board_ndim of corridor is 5"),
         (SIZES, SIZES.replace("kCells", "0"), r"board_shape of corridor is \(0,\)"),
         (SIZES, SIZES.replace("1, SDG", "0, SDG"), "num_seats of corridor is 0"),
-        (
-            SIZES,
-            SIZES.replace("3, 2,", "4, 2,"),
-            "names 3 state fields of corridor",
-        ),
+        (SIZES, SIZES.replace("3, 2,", "4, 2,"), "names 3 state fields of corridor"),
         (SIZES, SIZES.replace("2, 2,", "2, 3,"), "most_legal_actions of corridor is 3"),
         (SIZES, SIZES.replace("-1", "2"), "progress_action of corridor is 2"),
         (SIZES, SIZES.replace("1, 1, 0", "1, 2, 0"), "num_action_args of corridor is 2"),

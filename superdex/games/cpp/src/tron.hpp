@@ -146,7 +146,7 @@ inline constexpr const char* kPlaneNames[] = {"own_head", "own_trail", "other_he
 // The observation of the seat to move.
 class View {
  public:
-  View(const Rules& rules, const State& state, bool moves, bool) noexcept
+  View(const Rules& rules, const State& state, bool moves) noexcept
       : state_(state), now_(rules, state) {
     legal_count_ = legal_moves(rules, state, legal_.data());
     if (moves && state.over == 0) outlooks_ = outlooks(now_);

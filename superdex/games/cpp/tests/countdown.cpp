@@ -28,7 +28,7 @@ struct Countdown {
     std::int32_t unused = 0;
   };
   struct View {
-    View(const Rules&, const State& state, bool, bool) noexcept : now(state) {}
+    View(const Rules&, const State& state, bool) noexcept : now(state) {}
     void board(std::int32_t* cells) const noexcept { cells[0] = now.left; }
     void state(std::int32_t* fields) const noexcept {
       fields[0] = now.left;

@@ -26,6 +26,28 @@ void each_number_is_run_once() {
   }
 }
 
+// Each number waits for the others: with one thread less it would never end.
+void all_threads_run_at_the_same_time() {
+  for (const int threads : {2, 4}) {
+    ThreadPool pool(threads);
+    for (int call = 0; call < 20; ++call) {
+      std::latch all_there(threads);
+      pool.run(threads, 1, [&](std::int32_t) noexcept { all_there.arrive_and_wait(); });
+    }
+  }
+}
+
+void small_loops_run_on_the_callers_thread() {
+  ThreadPool pool(4);
+  for (int call = 0; call < 20; ++call) {
+    std::atomic<int> elsewhere{0};
+    pool.run(8, 8, [&, caller = std::this_thread::get_id()](std::int32_t) noexcept {
+      elsewhere += std::this_thread::get_id() != caller;
+    });
+    CHECK(elsewhere == 0);
+  }
+}
+
 void several_callers_share_a_pool() {
   ThreadPool pool(3);
   std::atomic<std::int64_t> total{0};
@@ -95,6 +117,8 @@ void pools_come_and_go() {
 
 int main() {
   each_number_is_run_once();
+  all_threads_run_at_the_same_time();
+  small_loops_run_on_the_callers_thread();
   several_callers_share_a_pool();
   calls_that_share_rows_take_turns();
   refused_claims_hold_nothing();

@@ -276,8 +276,7 @@ class Batch final : public sdg_batch {
   void write_final(std::int32_t row, std::int32_t i, const sdg_outputs& out) noexcept {
     if (pending(row).has_final == 0) return;
     if (out.final_board == nullptr && out.final_state == nullptr) return;
-    const typename G::View view(rules_, finals_[index(row)], out.final_state != nullptr,
-                                out.final_board != nullptr);
+    const typename G::View view(rules_, finals_[index(row)], out.final_state != nullptr);
     if (out.final_board != nullptr) view.board(board_at(out.final_board, i));
     if (out.final_state != nullptr) view.state(out.final_state + index(i) * state_fields());
   }
@@ -288,7 +287,7 @@ class Batch final : public sdg_batch {
     write_final(row, i, out);
     const bool moves = features(out);
     if (moves || out.board) {
-      const typename G::View view(rules_, s.game, moves, out.board != nullptr);
+      const typename G::View view(rules_, s.game, moves);
       if (out.board) view.board(board_at(out.board, i));
       if (out.state) view.state(out.state + n * state_fields());
       write_actions(row, n, &view, out);

@@ -24,8 +24,7 @@ struct Option {
 //   State   one game in progress: plain data of fixed size without padding, so that it can be copied
 //           and captured as bytes; its random generator is one of its fields
 // and a third that lives for one observation:
-//   View    what the seat to move sees; made with (rules, state, whether its moves are asked for,
-//           whether the board is)
+//   View    what the seat to move sees; made with (rules, state, whether its moves are asked for)
 //
 // Nothing throws and nothing allocates. play() takes any number for an action: what the rules forbid
 // leads to what the rules say. legal() writes ids in a fixed order; it has some unless over().
@@ -55,7 +54,7 @@ concept Game =
       { G::sound(rules, seen) } noexcept -> std::same_as<bool>;  // for states that came as bytes
       { G::bot_move(rules, seen, number, number, number) } noexcept -> std::same_as<std::int32_t>;
       requires std::is_nothrow_constructible_v<typename G::View, const typename G::Rules&,
-                                               const typename G::State&, bool, bool>;
+                                               const typename G::State&, bool>;
       { view.board(board) } noexcept;
       { view.state(numbers) } noexcept;
       { view.action(number, numbers, bytes) } noexcept;  // either may be null
