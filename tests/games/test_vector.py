@@ -201,11 +201,17 @@ def test_without_auto_reset_a_finished_game_stays_as_it_is(make):
     assert env.reset_slots([0])["legal_action_count"][0] > 0
 
 
-def test_episodes_are_truncated_after_so_many_accepted_actions(corridor):
+def test_episodes_are_truncated_after_so_many_accepted_actions(tron, corridor):
     """Illegal ones don't count; truncated is no termination."""
-    env = VectorGameEnv("corridor", 1, 1, library=corridor, max_episode_steps=3)
-    truncated = [int(env.step(np.array([action]))["truncated"][0]) for action in (0, 9, 1, 9, 0, 1)]
-    assert truncated == [0, 0, 0, 0, 1, 0]
+    for library in (tron, corridor):
+        env = VectorGameEnv(library.games[0], 1, 1, library=library, max_episode_steps=3)
+        batch, truncated = env.observe(), []
+        for legal in (True, False, True, False, True, True):
+            batch = env.step(batch["action_id"][:, 0] if legal else np.array([9]))
+            assert batch["action_valid"][0] == legal
+            assert not batch["terminated"][0]
+            truncated.append(int(batch["truncated"][0]))
+        assert truncated == [0, 0, 0, 0, 1, 0]
 
 
 def test_results_do_not_depend_on_threads(make):
