@@ -263,7 +263,6 @@ class VectorGameEnv(FeatureNames, BufferedSteps):
         """
         self._check_can("bot_moves")
         rows = self._rows_or_all("bot_moves", env_ids)
-        depth, nodes = check_count("depth", depth, 0), check_count("nodes", nodes, 0)
         return self._batch.bot_moves(bot, wanted, rows=rows, depth=depth, nodes=nodes)
 
     def capture_states(self, env_ids: Sequence[int] | np.ndarray | None = None) -> np.ndarray:

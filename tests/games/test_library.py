@@ -11,6 +11,7 @@ import pytest
 from superdex.errors import GameLibraryError
 from superdex.games import _interface as interface
 from superdex.games import load
+from superdex.games._description import describe
 from tests.games.engines import CPP
 
 
@@ -58,6 +59,94 @@ def test_a_stale_library_is_refused(tmp_path, old, new, message):
         load(made)
 
 
+def compile_engine(folder, source):
+    """Return a corridor built from other sources."""
+    (folder / "corridor.cpp").write_text(source)
+    made = folder / "corridor.so"
+    command = ["g++", "-std=c++20", "-shared", "-fPIC", f"-I{CPP / 'include'}"]
+    subprocess.run([*command, folder / "corridor.cpp", "-o", made], check=True, timeout=60)
+    return made
+
+
+FIELD = 'return kind == SDG_ACTION_FEATURE && i < 1 ? "direction" :'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('game == 0 ? "corridor" : nullptr', '"corridor"', "names more"),
+        ('game == 0 ? "corridor" : nullptr', 'game < 2 ? "twin" : nullptr', "of the same name"),
+        ('game == 0 ? "corridor" : nullptr', 'game == 0 ? "\\xff" : nullptr', "no UTF-8"),
+        ('game == 0 ? "corridor" : nullptr', "nullptr", "offers no game"),
+        (FIELD, f'if (kind == SDG_OPTION && i < 1) return "size"; {FIELD}', "sdg_option_range"),
+        (FIELD, f'if (kind == SDG_BOT && i < 1) return "bot"; {FIELD}', "sdg_bot_moves"),
+        ("i < 3 ? kFields[i]", "i < 2 ? kFields[i]", "2 state fields of corridor and describes 3"),
+        ("i < 3 ? kFields[i]", "i < 9 ? kFields[0]", "3 state fields at most, and names more"),
+        ("sizeof(Game); }", "sizeof(Game) - 1; }", "states of 55 bytes"),
+        ("*batch = new sdg_batch{", "return SDG_OK; new sdg_batch{", "made no batch"),
+    ],
+)
+def test_a_library_that_contradicts_itself_is_refused(tmp_path, old, new, message):
+    """Names without end, odd names, missing functions and wrong sizes are errors of the library."""
+    example = (CPP / "examples" / "corridor.cpp").read_text()
+    assert old in example
+    made = compile_engine(tmp_path, example.replace(old, new))
+    with pytest.raises(GameLibraryError, match=message):
+        load(made).create(2).capture()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_seats", 0),
+        ("board_dtype", 2),
+        ("board_ndim", 0),
+        ("board_ndim", -1),
+        ("board_ndim", 5),
+        ("board_shape", (0, 3, 0, 0)),
+        ("board_shape", (2**30, 2, 0, 0)),
+        ("num_actions", 0),
+        ("most_legal_actions", 0),
+        ("most_legal_actions", 4),
+        ("progress_action", -2),
+        ("progress_action", 3),
+        ("num_action_args", -1),
+        ("num_action_args", 3),
+        ("num_affected", -1),
+        ("most_plies", -1),
+        ("num_state_fields", -1),
+        ("num_event_features", 1),
+    ],
+)
+def test_impossible_sizes_are_refused(field, value):
+    """A library that would write other arrays than it describes never gets to write."""
+    names = {interface.Kind.STATE_FIELD: [b"x"], interface.Kind.ACTION_FEATURE: [b"a", b"b"]}
+
+    def name_at(kind, index):
+        return dict(enumerate(names.get(kind, []))).get(index)
+
+    about = interface.Description(
+        num_seats=1, board_ndim=2, board_shape=(2, 3, 0, 0), num_state_fields=1, num_actions=3,
+        most_legal_actions=3, progress_action=2, num_action_features=2, num_action_args=2,
+    )  # fmt: skip
+    assert describe("engine.so", "game", {}, about, (), name_at).board_shape == (2, 3)
+    setattr(about, field, value)
+    with pytest.raises(GameLibraryError, match=r"engine\.so"):
+        describe("engine.so", "game", {}, about, (), name_at)
+
+
+def test_a_library_that_is_cut_short_is_refused(tron, tmp_path):
+    """Opened, it would end the process; whatever the length, it is refused or whole enough."""
+    whole = tron.path.read_bytes()
+    path = tmp_path / "engine.so"
+    for length in (0, 63, 64, 1000, len(whole) // 4, len(whole) // 2):
+        path.write_bytes(whole[:length])
+        with pytest.raises(GameLibraryError, match=r"cut short|could not be opened"):
+            load(path)
+    path.write_bytes(whole[:-8])  # the end of a table that nothing is loaded from
+    assert load(path).games == ("tron",)
+
+
 def test_constants_are_those_of_the_header():
     """Every number and struct field that Python repeats is the header's."""
     header = (CPP / "include" / "superdex_game.h").read_text()
@@ -67,6 +156,7 @@ def test_constants_are_those_of_the_header():
             assert int(numbers[name]) == value, name
     assert int(numbers["AUTO_RESET"]) == interface.AUTO_RESET
     assert int(numbers["KEEP_ILLEGAL"]) == interface.KEEP_ILLEGAL
+    assert f"#define SDG_MOST_THREADS {interface.MOST_THREADS}\n" in header
     for struct, name in (
         (interface.Description, "sdg_description"),
         (interface.Settings, "sdg_settings"),
@@ -87,6 +177,9 @@ def test_constants_are_those_of_the_header():
         ({"width": 9.5}, "whole number"),
         ({"width": True}, "whole number"),
         ({"width": 2**64 + 9}, "from 4 to 64"),
+        ({"width": 9.0}, "whole number"),
+        ({"width": float("nan")}, "whole number"),
+        ({"width": None}, "whole number"),
     ],
 )
 def test_bad_options_are_refused(tron, options, message):
@@ -99,13 +192,19 @@ def test_bad_settings_are_refused(tron):
     """Counts below their least, unknown games and seeds of another number are errors."""
     for settings in (
         {"num_threads": 0},
+        {"num_threads": interface.MOST_THREADS + 1},
+        {"num_threads": True},
+        {"first_state_id": 2**64},
+        {"first_episode_id": -1},
         {"max_actions": 0},
         {"event_history": -1},
         {"game": "chess"},
+        {"game": 0},
         {"seeds": [1]},
         {"seeds": [-1, 0]},
     ):
         with pytest.raises(ValueError, match=r"must|no game"):
             tron.create(2, **settings)
-    with pytest.raises(ValueError, match="num_games"):
-        tron.create(0)
+    for num_games in (0, -1, 2**31, 2**40, 2.0, "2"):
+        with pytest.raises(ValueError, match="num_games"):
+            tron.create(num_games)
