@@ -10,6 +10,7 @@ import pytest
 from superdex.errors import GameLibraryError
 from superdex.games import _interface as interface
 from superdex.games import load
+from superdex.games._description import describe
 from tests.games.engines import CPP
 
 
@@ -50,39 +51,81 @@ def test_a_stale_library_is_refused(build, tmp_path, old, new, message):
         load(stale)
 
 
-NAMES = "  return kind == SDG_ACTION_FEATURE"
-SIZES = "1, SDG_UINT8, 1, {kCells, 0, 0, 0}, 3, 2, 2, -1, 1, 1, 0, 0, 0, 0}"
-
-
-def further_names(kind):
-    """Return code that gives three names of a kind, where the corridor has none."""
-    return f'  if (kind == {kind}) return i < 3 ? "abc" + i : nullptr;\n{NAMES}'
+FIELD = 'return kind == SDG_ACTION_FEATURE && i < 1 ? "direction" :'
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('game == 0 ? "corridor"', 'game == 9 ? "corridor"', "offers no game"),
-        ("if (game != 0 || !about", "if (game == 0 || !about", "status 1"),
-        (SIZES, SIZES.replace("SDG_UINT8", "7"), "board_dtype of corridor is 7"),
-        (SIZES, SIZES.replace("SDG_UINT8, 1,", "SDG_UINT8, 5,"), "board_ndim of corridor is 5"),
-        (SIZES, SIZES.replace("kCells", "0"), r"board_shape of corridor is \(0,\)"),
-        (SIZES, SIZES.replace("1, SDG", "0, SDG"), "num_seats of corridor is 0"),
-        (SIZES, SIZES.replace("3, 2,", "4, 2,"), "names 3 state fields of corridor"),
-        (SIZES, SIZES.replace("2, 2,", "2, 3,"), "most_legal_actions of corridor is 3"),
-        (SIZES, SIZES.replace("-1", "2"), "progress_action of corridor is 2"),
-        (SIZES, SIZES.replace("1, 1, 0", "1, 2, 0"), "num_action_args of corridor is 2"),
-        (NAMES, further_names("SDG_BOARD_CHANNEL"), "names 3 board channels"),
-        (NAMES, further_names("SDG_ACTION"), "has 2 actions at most, and names more"),
-        (NAMES, further_names("SDG_OPTION"), "no function sdg_option_range"),
-        (NAMES, further_names("SDG_BOT"), "no function sdg_bot_moves"),
+        ('game == 0 ? "corridor" : nullptr', '"corridor"', "names more"),
+        ('game == 0 ? "corridor" : nullptr', 'game < 2 ? "twin" : nullptr', "of the same name"),
+        ('game == 0 ? "corridor" : nullptr', 'game == 0 ? "\\xff" : nullptr', "no UTF-8"),
+        ('game == 0 ? "corridor" : nullptr', "nullptr", "offers no game"),
+        (FIELD, f'if (kind == SDG_OPTION && i < 1) return "size"; {FIELD}', "sdg_option_range"),
+        (FIELD, f'if (kind == SDG_BOT && i < 1) return "bot"; {FIELD}', "sdg_bot_moves"),
+        ("i < 3 ? kFields[i]", "i < 2 ? kFields[i]", "2 state fields of corridor and describes 3"),
+        ("i < 3 ? kFields[i]", "i < 9 ? kFields[0]", "3 state fields at most, and names more"),
+        ("sizeof(Game); }", "sizeof(Game) - 1; }", "states of 55 bytes"),
+        ("*batch = new sdg_batch{", "return SDG_OK; new sdg_batch{", "made no batch"),
     ],
 )
 def test_a_library_that_contradicts_itself_is_refused(build, tmp_path, old, new, message):
-    """No array is sized by a description that can't be; the error says what is wrong with it."""
-    wrong = build.changed_corridor(tmp_path, old, new)
+    """Names without end, odd names, missing functions and wrong sizes are errors of the library."""
+    made = build.changed_corridor(tmp_path, old, new)
     with pytest.raises(GameLibraryError, match=message):
-        load(wrong).create(1)
+        load(made).create(2).capture()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_seats", 0),
+        ("board_dtype", 2),
+        ("board_ndim", 0),
+        ("board_ndim", -1),
+        ("board_ndim", 5),
+        ("board_shape", (0, 3, 0, 0)),
+        ("board_shape", (2**30, 2, 0, 0)),
+        ("num_actions", 0),
+        ("most_legal_actions", 0),
+        ("most_legal_actions", 4),
+        ("progress_action", -2),
+        ("progress_action", 3),
+        ("num_action_args", -1),
+        ("num_action_args", 3),
+        ("num_affected", -1),
+        ("most_plies", -1),
+        ("num_state_fields", -1),
+        ("num_event_features", 1),
+    ],
+)
+def test_impossible_sizes_are_refused(field, value):
+    """A library that would write other arrays than it describes never gets to write."""
+    names = {interface.Kind.STATE_FIELD: [b"x"], interface.Kind.ACTION_FEATURE: [b"a", b"b"]}
+
+    def name_at(kind, index):
+        return dict(enumerate(names.get(kind, []))).get(index)
+
+    about = interface.Description(
+        num_seats=1, board_ndim=2, board_shape=(2, 3, 0, 0), num_state_fields=1, num_actions=3,
+        most_legal_actions=3, progress_action=2, num_action_features=2, num_action_args=2,
+    )  # fmt: skip
+    assert describe("engine.so", "game", {}, about, (), name_at).board_shape == (2, 3)
+    setattr(about, field, value)
+    with pytest.raises(GameLibraryError, match=r"engine\.so"):
+        describe("engine.so", "game", {}, about, (), name_at)
+
+
+def test_a_library_that_is_cut_short_is_refused(tron, tmp_path):
+    """Opened, it would end the process; whatever the length, it is refused or whole enough."""
+    whole = tron.path.read_bytes()
+    path = tmp_path / "engine.so"
+    for length in (0, 63, 64, 1000, len(whole) // 4, len(whole) // 2):
+        path.write_bytes(whole[:length])
+        with pytest.raises(GameLibraryError, match=r"cut short|could not be opened"):
+            load(path)
+    path.write_bytes(whole[:-8])  # the end of a table that nothing is loaded from
+    assert load(path).games == ("tron",)
 
 
 def test_constants_are_those_of_the_header():
@@ -118,6 +161,7 @@ def test_constants_are_those_of_the_header():
         ({"width": "nine"}, "must be an integer"),
         ({"width": None}, "must be an integer"),
         ({"width": 2**64 + 9}, "from 4 to 64"),
+        ({"width": float("nan")}, "must be an integer"),
     ],
 )
 def test_bad_options_are_refused(tron, options, message):
@@ -130,7 +174,8 @@ def test_bad_settings_are_refused(tron):
     """Counts below their least, unknown games and seeds of another number are errors."""
     for settings in (
         {"num_threads": 0},
-        {"num_threads": 1025},
+        {"num_threads": interface.MOST_THREADS + 1},
+        {"num_threads": True},
         {"num_threads": 2.0},
         {"max_actions": 0},
         {"event_history": -1},
@@ -140,6 +185,7 @@ def test_bad_settings_are_refused(tron):
         {"first_state_id": 2**64},
         {"first_episode_id": 2**64 - 2**44 + 1},
         {"game": "chess"},
+        {"game": 0},
         {"seeds": [1]},
         {"seeds": [-1, 0]},
     ):

@@ -19,6 +19,30 @@ def test_native_tests_pass(build, program):
     run(build(program))
 
 
+@pytest.mark.parametrize(
+    ("compiler", "standard"), [("gcc", "c99"), ("gcc", "c11"), ("g++", "c++11"), ("g++", "c++17")]
+)
+def test_the_header_stands_alone(tmp_path, compiler, standard):
+    """C and C++ programs that include nothing else use it, without a warning."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"there is no {compiler}")
+    source = tmp_path / ("program.c" if compiler == "gcc" else "program.cpp")
+    source.write_text(
+        """
+#include "superdex_game.h"
+#include "superdex_game.h"
+int main(void) {
+  sdg_settings settings = {sizeof settings, 1, 1, 4, 0, 0, 0, 0};
+  return settings.num_games > SDG_MOST_THREADS || sdg_episode_seed(1, 2, 3) == SDG_STAMP;
+}
+"""
+    )
+    warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
+    program = tmp_path / "program"
+    run(compiler, f"-std={standard}", *warnings, f"-I{CPP / 'include'}", source, "-o", program)
+    run(program)
+
+
 def has_sanitizer(build, kind):
     """Return whether programs with this sanitizer can be built and run here."""
     source = build.folder / "probe.cpp"

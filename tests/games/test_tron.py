@@ -153,40 +153,67 @@ def test_bots_are_deterministic_and_move_where_they_are_wanted(tron):
     np.testing.assert_array_equal(one.capture(), before)
 
 
-def test_alpha_beta_finds_what_a_plain_search_finds(tron):
-    """At depth 2 its move has the greatest worst margin among all, by the twin's own count."""
-    options = {"width": 8, "height": 7}
-    batch = tron.create(6, options=options)
+def plain_value(twin, free, mover, other, depth):
+    """Return the value for the cycle to move, by minimax; who can't move loses, best late."""
+    if depth == 0:
+        ours, theirs = twin.divide(free, mover, other)
+        return len(ours) - len(theirs)
+    cells = [cell for cell in twin.neighbours(mover) if cell in free]
+    replies = [-plain_value(twin, free - {cell}, other, cell, depth - 1) for cell in cells]
+    return max(replies, default=-(10**6) - depth)
+
+
+def move_values(twin, depth):
+    """Return the value of each move into a free cell, as the seat to move knows the game."""
+    _, free, other = twin.perceived()
+    around = enumerate(twin.neighbours(twin.heads[twin.seat]))
+    return {
+        move: -plain_value(twin, free - {cell}, other, cell, depth - 1)
+        for move, cell in around
+        if cell in free
+    }
+
+
+@pytest.mark.parametrize(
+    ("depth", "nodes", "options"),
+    [
+        (1, 4, {"width": 8, "height": 7}),
+        (2, 10_000, {"width": 8, "height": 7}),
+        (3, 10_000, {"width": 6, "height": 5}),
+        (4, 10_000, {"width": 5, "height": 4}),
+        (4, 10_000, {"width": 6, "height": 6, "vision_radius": 2}),
+    ],
+)
+def test_alpha_beta_finds_what_a_plain_search_finds(tron, depth, nodes, options):
+    """On one and two threads its move has the greatest value that minimax gives any."""
+    batches = [tron.create(6, options=options, num_threads=threads) for threads in (1, 2)]
     twins = [TronTwin(seed, **options) for seed in range(6)]
     rng = np.random.default_rng(2)
-    for _ in range(12):
-        chosen = batch.bot_moves("alpha_beta", depth=2, nodes=10_000)
+    compared = 0
+    for _ in range(10):
+        chosen, again = (b.bot_moves("alpha_beta", depth=depth, nodes=nodes) for b in batches)
+        np.testing.assert_array_equal(chosen, again)
         for row, twin in enumerate(twins):
             if twin.over:
                 assert chosen[row] == -1
-            elif len(twin.legal()) > 1:
-                values = {move: worst_margin(twin, move) for move in twin.legal()}
+            elif len(twin.legal()) > 1 and twin.perceived()[2]:
+                values = move_values(twin, depth)
                 assert values[int(chosen[row])] == max(values.values())
+                compared += 1
         actions = [0 if twin.over else int(rng.choice(twin.legal())) for twin in twins]
-        batch.step(actions, keep_illegal=False)
+        for batch in batches:
+            batch.step(actions, keep_illegal=False)
         for twin, action in zip(twins, actions, strict=True):
             if not twin.over:
                 twin.play(action)
+    assert compared >= 10
 
 
-def worst_margin(twin, move):
-    """Return the margin after a move and the reply that is worst for the mover."""
-    taken = twin.trails[0] | twin.trails[1]
-    free = {(x, y) for x in range(twin.width) for y in range(twin.height)} - taken
-    cell = twin.neighbours(twin.heads[twin.seat])[move]
-    if cell not in free:
-        return -(10**6)
-    other = twin.heads[1 - twin.seat]
-    replies = [c for c in twin.neighbours(other) if c in free - {cell}]
-    if not replies:
-        return 10**6
-    margins = []
-    for reply in replies:
-        ours, theirs = twin.divide(free - {cell, reply}, cell, reply)
-        margins.append(len(ours) - len(theirs))
-    return min(margins)
+def test_a_search_looks_at_no_more_positions_than_it_may(tron):
+    """What it began and could not finish counts for nothing: the last whole depth decides."""
+    batch = tron.create(40, options={"width": 8, "height": 7})
+    first = batch.bot_moves("alpha_beta", nodes=4)
+    np.testing.assert_array_equal(first, batch.bot_moves("alpha_beta", depth=1, nodes=1000))
+    drawn = batch.bot_moves("alpha_beta", nodes=1)
+    np.testing.assert_array_equal(drawn, batch.bot_moves("random"))
+    assert (drawn != first).any()

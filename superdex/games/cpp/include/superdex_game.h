@@ -23,7 +23,8 @@
  *     written.
  *   - Threads: each function says who may call it. "Any thread, rows disjoint" means that calls of
  *     several threads may run at the same time; calls that share a row run one after the other.
- *   - After fork() the child may only free its batches; everything else returns SDG_FORKED.
+ *   - After fork() the child may only free the batches made before; what else it asks of them
+ *     returns SDG_FORKED.
  */
 #ifndef SUPERDEX_GAME_H
 #define SUPERDEX_GAME_H

@@ -27,7 +27,9 @@ struct Option {
 //   View    what the seat to move sees; made with (rules, state, whether its moves are asked for)
 //
 // Nothing throws and nothing allocates. play() takes any number for an action: what the rules forbid
-// leads to what the rules say. legal() writes ids in a fixed order; it has some unless over().
+// leads to what the rules say. legal() writes ids in a fixed order; it has some unless over(), which
+// no game is when it begins. sound() refuses every state that could lead out of an array or past the
+// greatest number, whoever made its bytes; batches check the rest (captured.hpp).
 template <class G>
 concept Game =
     std::is_trivially_copyable_v<typename G::State> &&
