@@ -86,6 +86,10 @@ class GameLibrary:
         if not self.games:
             raise GameLibraryError(f"{path} offers no game.")
 
+    def __reduce__(self) -> tuple[Callable[[Path], GameLibrary], tuple[Path]]:
+        """Have it opened anew from its file, where it is unpickled."""
+        return load, (self.path,)
+
     def __repr__(self) -> str:
         return f"GameLibrary({str(self.path)!r}, games={self.games})"
 
@@ -215,6 +219,11 @@ class GameLibrary:
     def _values(self, number: int, options: Mapping[str, int] | None) -> dict[str, int]:
         known = self.options(self.games[number])
         values = {name: usual for name, (usual, _, _) in known.items()}
+        if options is not None and not isinstance(options, Mapping):
+            raise ValueError(
+                f"options must be a dict of numbers by name, with some of {list(known)}, got "
+                f"{options!r}."
+            )
         for name, value in (options or {}).items():
             if name not in known:
                 raise ValueError(
@@ -287,6 +296,6 @@ def load(path: str | Path) -> GameLibrary:
     return GameLibrary(path, functions)
 
 
-def _hint(name: str, known: Mapping[str, object] | Sequence[str]) -> str:
-    close = get_close_matches(name, list(known), n=1)
+def _hint(name: object, known: Mapping[str, object] | Sequence[str]) -> str:
+    close = get_close_matches(str(name), list(known), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
