@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import math
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ __all__ = ["Job", "execute", "prepare"]
 
 _COLOURS = ("cyan", "magenta")
 _ARROWS = "▲▶▼◀"
+_LONGEST_DELAY = 3600
 _CAUSES = {1: "the wall", 2: "its own trail", 3: "the other's trail"}
 
 
@@ -87,8 +87,13 @@ def prepare(
     given = {"width": width, "height": height, "vision_radius": vision_radius}
     options = {name: value for name, value in given.items() if value is not None}
     known = engine.describe("tron", options).bots
-    if not 0 <= delay < math.inf:
-        raise ValueError(f"The delay must be a number of seconds, 0 or more; got {delay:g}.")
+    if not 0 <= delay <= _LONGEST_DELAY:
+        raise ValueError(
+            f"The delay must be a number of seconds, 0 or more and at most {_LONGEST_DELAY}; got "
+            f"{delay:g}."
+        )
+    if seed is not None and seed >= 2**64:
+        raise ValueError(f"The seed must have at most 64 bits; got {seed}.")
     first, second = (_find_bot(bot, known) for bot in bots)
     return Job(
         engine=engine,
@@ -112,7 +117,7 @@ def execute(job: Job) -> int:
     else:
         *_, position = position, *game
         output.print(_draw(job, position, output), soft_wrap=True)
-    output.print(_tell_result(job, position), soft_wrap=True)
+    output.print(_tell_result(job, position, output), soft_wrap=True)
     return 0
 
 
@@ -191,9 +196,13 @@ def _draw(job: Job, position: Position, console: Console) -> Group:
     return Group(*rows)
 
 
-def _tell_result(job: Job, position: Position) -> str:
+def _tell_result(job: Job, position: Position, console: Console) -> str:
     """Return who won and how to play the game again."""
-    again = f"board {position.trails.shape[1]} × {position.trails.shape[0]}, seed {job.seed}"
+    height, width = position.trails.shape
+    radius = job.options["vision_radius"]
+    fog = f"vision radius {radius}, " if radius else ""
+    times = "x" if console.options.ascii_only else "×"
+    again = f"board {width} {times} {height}, {fog}seed {job.seed}"
     if position.winner < 0:
         return f"A draw after {position.plies} moves ({again})."
     winner, loser = position.winner, 1 - position.winner

@@ -1,4 +1,4 @@
-"""What callers of `VectorGameEnv` pass, checked before anything moves; nothing is ever wrapped."""
+"""What callers pass, checked before anything moves; nothing is ever wrapped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["as_actions", "check_actions", "check_count", "check_seed", "normalize_seeds"]
+__all__ = [
+    "as_actions",
+    "as_integers",
+    "as_mask",
+    "check_actions",
+    "check_count",
+    "check_seed",
+    "normalize_seeds",
+]
 
 _NOTHING = "Nothing has changed."
 _INT32 = np.iinfo(np.int32)
@@ -61,6 +69,36 @@ def as_actions(actions: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(actions, np.int32)
 
 
+def as_integers(values: Any, dtype: Any, what: str, count: int | None) -> np.ndarray:
+    """Return a contiguous copy of the values as dtype; nothing is rounded and nothing wraps."""
+    given = np.asarray(values)
+    if given.ndim != 1 or (count is not None and len(given) != count):
+        shape = "(rows,)" if count is None else f"({count},)"
+        raise ValueError(f"{what} must have shape {shape}, got {given.shape}.")
+    if given.dtype == dtype:
+        return given.copy()
+    # Python's integers that fit no dtype come as objects: out of range, not of another kind.
+    huge = given.dtype == object and all(type(value) is int for value in given)
+    if given.dtype.kind not in "iu" and len(given) and not huge:
+        raise TypeError(f"{what} must be integers, got {given.dtype}.")
+    bounds = np.iinfo(dtype)
+    if len(given) and (int(given.min()) < bounds.min or int(given.max()) > bounds.max):
+        raise ValueError(f"{what} must lie in {bounds.min} to {bounds.max}, got {given}.")
+    return given.astype(dtype)
+
+
+def as_mask(values: Any, what: str, count: int) -> np.ndarray | None:
+    """Return booleans in C order, or None for None."""
+    if values is None:
+        return None
+    given = np.asarray(values, order="C")
+    if given.dtype != np.bool_ or given.shape != (count,):
+        raise ValueError(
+            f"{what} must be booleans of shape ({count},), got {given.dtype} of {given.shape}."
+        )
+    return given
+
+
 def check_seed(seed: Any, num_envs: int) -> int:
     """Return the seed of environment 0, where environment i has seed + i.
 
@@ -71,14 +109,13 @@ def check_seed(seed: Any, num_envs: int) -> int:
     if not whole or not 0 <= seed <= _SEEDS - num_envs:
         raise ValueError(
             f"seed must be an integer from 0 to 2**64 - {num_envs}, so that seed + i has 64 bits "
-            f"for every environment i, got {seed!r}. {_NOTHING}"
+            f"for every environment i, or a list or 1-D integer array of one for each environment, "
+            f"or None; got {seed!r}. {_NOTHING}"
         )
     return int(seed)
 
 
-def normalize_seeds(
-    seeds: Any, rows: np.ndarray, num_envs: int
-) -> tuple[np.ndarray, np.ndarray] | None:
+def normalize_seeds(seeds: Any, rows: np.ndarray, num_envs: int) -> tuple[np.ndarray, np.ndarray]:
     """Return which of the rows have a seed, and those seeds.
 
     Args:
@@ -87,13 +124,13 @@ def normalize_seeds(
         num_envs: How many environments there are.
 
     Returns:
-        None if no row has one; else (rows,) bool, and (rows with one,) uint64.
+        (rows,) bool, and (rows,) uint64 with zeros where there is no seed.
 
     Raises:
         ValueError: If they are no such thing.
     """
     if seeds is None:
-        return None
+        return np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.uint64)
     if isinstance(seeds, np.ndarray) and seeds.ndim == 1 and seeds.dtype.kind in "iu":
         given: list[Any] = seeds.tolist()
     elif isinstance(seeds, Sequence) and not isinstance(seeds, str | bytes):
@@ -107,7 +144,5 @@ def normalize_seeds(
             f"environments that are reset, got {len(given)} of them. {_NOTHING}"
         )
     has_one = np.array([seed is not None for seed in given], np.bool_)
-    if not has_one.any():
-        return None
-    numbers = [check_seed(seed, 1) for seed in given if seed is not None]
+    numbers = [0 if seed is None else check_seed(seed, 1) for seed in given]
     return has_one, np.array(numbers, np.uint64)

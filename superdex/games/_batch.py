@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 
 from superdex.buffers import BatchSpec, allocate
 from superdex.errors import BrokenError, ClosedError, GameLibraryError, StaleStateError
-from superdex.games._arguments import check_count
+from superdex.games._arguments import as_integers, as_mask, check_count
 from superdex.games._description import GameDescription
 from superdex.games._interface import AUTO_RESET, KEEP_ILLEGAL, MOST_THREADS, Settings, Status
 from superdex.games._outputs import BoundOutputs, check_outputs, output_spec
@@ -86,7 +86,8 @@ class GameBatch:
         )
         options = list(description.options.values())
         address = ctypes.c_void_p()
-        given = _seeds(np.arange(self.num_games) if seeds is None else seeds, self.num_games)
+        seeds = np.arange(self.num_games) if seeds is None else seeds
+        given = as_integers(seeds, np.uint64, "seeds", self.num_games)
         self._handle: _Handle | None = None
         self._check(
             functions.sdg_create(
@@ -110,6 +111,12 @@ class GameBatch:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError(
+            "A GameBatch can't be copied or pickled, for its games lie in an engine. Create "
+            "another one, and bring the games over with capture and restore."
+        )
 
     def spec(self, rows: int | None = None) -> BatchSpec:
         """Return shape and dtype of every output, for so many rows (all where none is given)."""
@@ -138,13 +145,23 @@ class GameBatch:
         outputs: BoundOutputs | None = None,
         *,
         rows: Rows = None,
+        seeded: np.ndarray | None = None,
     ) -> None:
-        """Begin new episodes, with these seeds, or with each row's next one."""
+        """Begin new episodes, with these seeds, or with each row's next one.
+
+        Args:
+            seeds: One for each row; None where no row has one.
+            outputs: Where the results go.
+            rows: The rows.
+            seeded: (rows,) bool, which rows have a seed; the seeds of others are not looked at.
+        """
         numbers, address, count = self._rows(rows, outputs)
-        given = None if seeds is None else _seeds(seeds, count)
+        given = None if seeds is None else as_integers(seeds, np.uint64, "seeds", count)
         where = None if given is None else given.ctypes.data
-        self._call("sdg_reset", address, count, where, _address(outputs))
-        del numbers
+        mask = as_mask(seeded, "seeded", count)
+        which = None if mask is None else mask.ctypes.data
+        self._call("sdg_reset", address, count, where, which, _address(outputs))
+        del numbers, given, mask
 
     def step(
         self,
@@ -171,8 +188,8 @@ class GameBatch:
             StaleStateError: If a row has another state id. Nothing moved.
         """
         numbers, address, count = self._rows(rows, outputs)
-        given = _integers(actions, np.int32, "actions", count)
-        ids = None if state_ids is None else _integers(state_ids, np.uint64, "state_ids", count)
+        given = as_integers(actions, np.int32, "actions", count)
+        ids = None if state_ids is None else as_integers(state_ids, np.uint64, "state_ids", count)
         handle = self._handle or self._closed()
         status = self._functions.sdg_step(
             handle.address,
@@ -283,15 +300,13 @@ class GameBatch:
             depth: Plies that a searching bot looks ahead; 0 for its default.
             nodes: Positions it may look at for one move; 0 for its default.
         """
+        if not self.description.bots:
+            raise NotImplementedError(f"The engine has no bots for {self.description.name}.")
         if bot not in self.description.bots:
             raise ValueError(f"There is no bot {bot!r}, only {list(self.description.bots)}.")
         numbers, address, count = self._rows(rows, None)
         moves = np.empty(count, np.int32)
-        mask = None
-        if wanted is not None:
-            mask = np.ascontiguousarray(wanted)
-            if mask.dtype != np.bool_ or mask.shape != (count,):
-                raise ValueError(f"wanted must be booleans of shape ({count},).")
+        mask = as_mask(wanted, "wanted", count)
         number = self.description.bots.index(bot)
         depth, nodes = check_count("depth", depth, 0), check_count("nodes", nodes, 0)
         handle = self._handle or self._closed()
@@ -308,7 +323,7 @@ class GameBatch:
         self, rows: Rows, outputs: BoundOutputs | None
     ) -> tuple[np.ndarray | None, int | None, int]:
         """Return the rows' array, to be held during the call, its address and length."""
-        numbers = None if rows is None else _integers(rows, np.int32, "rows", None)
+        numbers = None if rows is None else as_integers(rows, np.int32, "rows", None)
         count = self.num_games if numbers is None else len(numbers)
         if outputs is not None and outputs.rows != count:
             raise ValueError(
@@ -367,25 +382,3 @@ def _address(outputs: BoundOutputs | None) -> ctypes.c_void_p | None:
 
 def _flags(*, auto_reset: bool, keep_illegal: bool) -> int:
     return (AUTO_RESET if auto_reset else 0) | (KEEP_ILLEGAL if keep_illegal else 0)
-
-
-def _seeds(seeds: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
-    return _integers(seeds, np.uint64, "seeds", count)
-
-
-def _integers(values: Any, dtype: Any, what: str, count: int | None) -> np.ndarray:
-    """Return a contiguous copy of the values as dtype; nothing is rounded and nothing wraps."""
-    given = np.asarray(values)
-    if given.ndim != 1 or (count is not None and len(given) != count):
-        shape = "(rows,)" if count is None else f"({count},)"
-        raise ValueError(f"{what} must have shape {shape}, got {given.shape}.")
-    if given.dtype == dtype:
-        return given.copy()
-    # Python's integers that fit no dtype come as objects: out of range, not of another kind.
-    huge = given.dtype == object and all(type(value) is int for value in given)
-    if given.dtype.kind not in "iu" and len(given) and not huge:
-        raise TypeError(f"{what} must be integers, got {given.dtype}.")
-    bounds = np.iinfo(dtype)
-    if len(given) and (int(given.min()) < bounds.min or int(given.max()) > bounds.max):
-        raise ValueError(f"{what} must lie in {bounds.min} to {bounds.max}, got {given}.")
-    return given.astype(dtype)

@@ -57,13 +57,15 @@ class GymnasiumVectorGameEnv(VectorEnv[Any, Any, Any]):
             the legal action with the greatest score is played, the first of equal ones.
         observation_keys: Which arrays of the batch an observation has. With `auto_reset`, those
             that are known at the end of an episode: `board_tokens` and `state`.
-        **settings: As in `VectorGameEnv`.
+        **settings: As in `VectorGameEnv`, but for `final_observation`.
 
     Attributes:
-        games: The `VectorGameEnv` that it stands on.
+        games: The `VectorGameEnv` that it stands on. Each step looks up there what is legal and
+            what has ended, so it is right after Ctrl-C, and after calls on `games` itself, too.
 
     Raises:
         ValueError: If an argument is not as above.
+        TypeError: If `final_observation` is given.
 
     Example:
         >>> from superdex.games import GymnasiumVectorGameEnv
@@ -86,6 +88,11 @@ class GymnasiumVectorGameEnv(VectorEnv[Any, Any, Any]):
     ) -> None:
         if actions not in ("discrete", "box"):
             raise ValueError(f"actions must be 'discrete' or 'box', got {actions!r}.")
+        if "final_observation" in settings:
+            raise TypeError(
+                "final_observation is no setting here: with auto_reset, info['final_obs'] has the "
+                "final observations."
+            )
         auto_reset = bool(settings.get("auto_reset", True))
         known = _END_KEYS if auto_reset else _POSITION_KEYS
         for key in observation_keys:
@@ -94,8 +101,7 @@ class GymnasiumVectorGameEnv(VectorEnv[Any, Any, Any]):
                     f"observation_keys must be some of {', '.join(known)} where auto_reset is "
                     f"{auto_reset}, got {key!r}."
                 )
-        settings["final_observation"] = auto_reset
-        self.games = VectorGameEnv(game, num_envs, seed, **settings)
+        self.games = VectorGameEnv(game, num_envs, seed, final_observation=auto_reset, **settings)
         self.num_envs = self.games.num_envs
         self._keys = tuple(observation_keys)
         self._scores = actions == "box"
@@ -112,8 +118,7 @@ class GymnasiumVectorGameEnv(VectorEnv[Any, Any, Any]):
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         mode = AutoresetMode.SAME_STEP if auto_reset else AutoresetMode.DISABLED
         self.metadata = {"autoreset_mode": mode}
-        self._mask = np.zeros((self.num_envs, count), np.int8)
-        self._ended = np.zeros(self.num_envs, np.bool_)
+        self._num_ids = count
         self._was_reset = False
 
     def reset(
@@ -155,7 +160,6 @@ class GymnasiumVectorGameEnv(VectorEnv[Any, Any, Any]):
             self.games.reset_slots(rows, seed, options=rest)
             batch = self.games.observe()
         self._was_reset = True
-        self._ended &= ~mask
         return self._observation(batch), self._info(batch, mask)
 
     def step(
@@ -175,19 +179,15 @@ class GymnasiumVectorGameEnv(VectorEnv[Any, Any, Any]):
         """
         if not self._was_reset:
             raise ResetNeeded("The games were never reset: call reset first. Nothing was stepped.")
-        if self._ended.any() and not self.games.auto_reset:
-            raise ResetNeeded(
-                f"Environment {int(np.flatnonzero(self._ended)[0])} has finished its episode and "
-                "auto_reset is off: reset it first, with options={'reset_mask': …}. Nothing was "
-                "stepped."
-            )
+        if not self.games.auto_reset:
+            self._check_none_has_ended()
         batch = self.games.step(self._best(actions) if self._scores else actions)
         terminated, truncated = batch["terminated"] != 0, batch["truncated"] != 0
-        self._ended = terminated | truncated
+        ended = terminated | truncated
         observation = self._observation(batch)
         info = self._info(batch, np.ones(self.num_envs, np.bool_))
-        if self.games.auto_reset and self._ended.any():
-            self._add_final(info, batch)
+        if self.games.auto_reset and ended.any():
+            self._add_final(info, batch, ended)
         return observation, batch["reward"].astype(np.float64), terminated, truncated, info
 
     def close_extras(self, **kwargs: Any) -> None:
@@ -200,9 +200,21 @@ class GymnasiumVectorGameEnv(VectorEnv[Any, Any, Any]):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    def _mask(self) -> np.ndarray:
+        """Return which ids are legal in the present positions: (num_envs, ids) int8."""
+        return mask_over_ids(self.games._legal_actions("step"), self._num_ids)
+
+    def _check_none_has_ended(self) -> None:
+        ended = ~self._mask().any(axis=1)  # else there is always something to play
+        if ended.any():
+            raise ResetNeeded(
+                f"Environment {int(ended.argmax())} has finished its episode and auto_reset is "
+                "off: reset it first, with options={'reset_mask': …}. Nothing was stepped."
+            )
+
     def _best(self, scores: Any) -> np.ndarray:
         """Return the legal id with the greatest score in each row."""
-        shape = self._mask.shape
+        shape = (self.num_envs, self._num_ids)
         if not isinstance(scores, np.ndarray) or scores.shape != shape:
             got = scores.shape if isinstance(scores, np.ndarray) else type(scores)
             raise ValueError(
@@ -213,12 +225,12 @@ class GymnasiumVectorGameEnv(VectorEnv[Any, Any, Any]):
                 f"actions must be finite floats, got {scores}, of {scores.dtype}. Nothing was "
                 "stepped."
             )
-        best: np.ndarray = np.where(self._mask != 0, scores, -np.inf).argmax(axis=1)
+        best: np.ndarray = np.where(self._mask() != 0, scores, -np.inf).argmax(axis=1)
         return best.astype(np.int32)
 
     def _observation(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        self._mask = mask_over_ids(batch, self._mask.shape[1])
-        return {key: batch[key] for key in self._keys} | {"action_mask": self._mask.copy()}
+        mask = mask_over_ids(batch, self._num_ids)
+        return {key: batch[key] for key in self._keys} | {"action_mask": mask}
 
     def _info(self, batch: dict[str, np.ndarray], mask: np.ndarray) -> dict[str, Any]:
         info: dict[str, Any] = {}
@@ -226,16 +238,18 @@ class GymnasiumVectorGameEnv(VectorEnv[Any, Any, Any]):
             info[key], info[f"_{key}"] = batch[key], mask.copy()
         return info
 
-    def _add_final(self, info: dict[str, Any], batch: dict[str, np.ndarray]) -> None:
+    def _add_final(
+        self, info: dict[str, Any], batch: dict[str, np.ndarray], ended: np.ndarray
+    ) -> None:
         """Add what ended episodes showed last, as Gymnasium has it: an object for each row."""
         finals = np.full(self.num_envs, None, object)
-        for row in np.flatnonzero(self._ended):
+        for row in np.flatnonzero(ended):
             finals[row] = {key: batch[f"final_{key}"][row] for key in self._keys}
-            finals[row]["action_mask"] = np.zeros(self._mask.shape[1], np.int8)
-        info["final_obs"], info["_final_obs"] = finals, self._ended.copy()
+            finals[row]["action_mask"] = np.zeros(self._num_ids, np.int8)
+        info["final_obs"], info["_final_obs"] = finals, ended.copy()
         info["final_info"] = {
             key: value
             for name in ("acting_seat", "seat_reward", "action_valid")
-            for key, value in ((name, batch[name].copy()), (f"_{name}", self._ended.copy()))
+            for key, value in ((name, batch[name].copy()), (f"_{name}", ended.copy()))
         }
-        info["_final_info"] = self._ended.copy()
+        info["_final_info"] = ended.copy()

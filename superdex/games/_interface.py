@@ -24,7 +24,7 @@ __all__ = [
     "Status",
 ]
 
-INTERFACE_VERSION = 1
+INTERFACE_VERSION = 2
 AUTO_RESET = 1
 KEEP_ILLEGAL = 2
 MOST_THREADS = 1024
@@ -160,7 +160,7 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
         (c_int32, POINTER(c_int64), POINTER(Settings), c_void_p, POINTER(_BATCH)),
     ),
     "sdg_free": (None, (_BATCH,)),
-    "sdg_reset": (c_int32, (_BATCH, *_ROWS, c_void_p, _OUTPUTS)),
+    "sdg_reset": (c_int32, (_BATCH, *_ROWS, c_void_p, c_void_p, _OUTPUTS)),
     "sdg_step": (c_int32, (_BATCH, *_ROWS, c_void_p, c_void_p, c_int32, _OUTPUTS)),
     "sdg_observe": (c_int32, (_BATCH, *_ROWS, _OUTPUTS)),
     "sdg_state_size": (c_int64, (_BATCH,)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -41,6 +41,10 @@ class GameLibrary:
         self.games = read_names(str(path), functions.sdg_game_name, "games", unique=True)
         if not self.games:
             raise GameLibraryError(f"{path} offers no game.")
+
+    def __reduce__(self) -> tuple[Callable[[Path], GameLibrary], tuple[Path]]:
+        """Have it opened anew from its file, where it is unpickled."""
+        return load, (self.path,)
 
     def __repr__(self) -> str:
         return f"GameLibrary({str(self.path)!r}, games={self.games})"
@@ -152,6 +156,11 @@ class GameLibrary:
     def _values(self, number: int, options: Mapping[str, int] | None) -> dict[str, int]:
         known = self.options(self.games[number])
         values = {name: usual for name, (usual, _, _) in known.items()}
+        if options is not None and not isinstance(options, Mapping):
+            raise ValueError(
+                f"options must be a dict of numbers by name, with some of {list(known)}, got "
+                f"{options!r}."
+            )
         for name, value in (options or {}).items():
             if name not in known:
                 raise ValueError(

@@ -17,7 +17,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 
@@ -160,6 +160,12 @@ class VectorGameEnv(FeatureNames, BufferedSteps):
     def closed(self) -> bool:
         """Whether it was closed."""
         return self._closed
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError(
+            "A VectorGameEnv can't be copied or pickled, for its games lie in an engine. Make "
+            "another one, and bring the games over with capture_states and restore_states."
+        )
 
     def __repr__(self) -> str:
         return f"<VectorGameEnv of {self.num_envs} games of {self.description.name}>"
@@ -339,18 +345,9 @@ class VectorGameEnv(FeatureNames, BufferedSteps):
                 f"reset_slots resets some of the games; got {options!r}. Nothing was reset."
             )
         named = np.arange(self.num_envs) if rows is None else rows
-        seeded = normalize_seeds(seeds, named, self.num_envs)
-        if seeded is None:
-            self._batch.reset(None, place, rows=rows)
-            return
-        has_one, numbers = seeded
-        if has_one.all():
-            self._batch.reset(numbers, place, rows=rows)
-        else:
-            self._batch.reset(numbers, rows=named[has_one])
-            self._batch.reset(None, rows=named[~has_one])
-            self._batch.observe(place, rows=rows)
-        if rows is None and not isinstance(seeds, Sequence | np.ndarray):
+        has_one, numbers = normalize_seeds(seeds, named, self.num_envs)
+        self._batch.reset(numbers, place, rows=rows, seeded=has_one)
+        if rows is None and isinstance(seeds, int | np.integer):
             self.seed = int(seeds)
 
     def _write_rows(
@@ -368,6 +365,13 @@ class VectorGameEnv(FeatureNames, BufferedSteps):
 
     def _bound(self, buffers: dict[str, np.ndarray]) -> BoundBuffers:
         return BoundGames(self, buffers, self._batch, auto_reset=self.auto_reset)
+
+    def _legal_actions(self, call: str) -> dict[str, np.ndarray]:
+        """Return `action_id` and `action_mask` of the present positions, without their features."""
+        self._check_can(call)
+        outputs = self._batch.allocate(names=("action_id", "action_mask"))
+        self._batch.observe(outputs)
+        return outputs.arrays
 
     # ── seeds and rows ──────────────────────────────────────────────────────────────────────────
 

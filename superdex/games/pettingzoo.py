@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from superdex.errors import ResetNeeded
 from superdex.games._spaces import array_space, mask_over_ids
 from superdex.games._vector import VectorGameEnv
 
@@ -104,20 +105,26 @@ class PettingZooGameEnv(AECEnv[str, dict[str, np.ndarray], int]):  # type: ignor
         self._skip_agent_selection = None
         self._seen = {}
         self.agent_selection = self._look(batch)
+        self._state_ids = batch["state_id"]
 
     def step(self, action: int | None) -> None:
         """Play an action for the agent to move; None for one whose episode has ended.
 
         Raises:
             ValueError: If the action is no integer; nothing was stepped then.
+            ResetNeeded: Before the first reset, and when nobody is left.
+            StaleStateError: If the game has moved since the last step came to its end, as after
+                Ctrl-C; reset it.
         """
+        if not getattr(self, "agents", None):
+            raise ResetNeeded("Nobody is playing: call reset first. Nothing was stepped.")
         agent = self.agent_selection
         if self.terminations[agent] or self.truncations[agent]:
             self._was_dead_step(action)
             return
         if isinstance(action, bool) or not isinstance(action, int | np.integer):
             raise ValueError(f"action must be an integer, got {action!r}. Nothing was stepped.")
-        batch = self.games.step(np.array([action]))
+        batch = self.games.step_checked(np.array([action]), self._state_ids)
         self._cumulative_rewards[agent] = 0.0
         self.rewards = {
             name: float(batch["seat_reward"][0, seat])
@@ -132,9 +139,16 @@ class PettingZooGameEnv(AECEnv[str, dict[str, np.ndarray], int]):  # type: ignor
             to_move = self.agents[(self.agents.index(agent) + 1) % len(self.agents)]
         self.agent_selection = to_move
         self._accumulate_rewards()
+        self._state_ids = batch["state_id"]
 
     def observe(self, agent: str) -> dict[str, np.ndarray]:
-        """Return what an agent sees, or saw when it was last to move: new arrays."""
+        """Return what an agent sees, or saw when it was last to move: new arrays.
+
+        Raises:
+            ValueError: If there is no such agent.
+        """
+        if agent not in self.possible_agents:
+            raise ValueError(f"There is no agent {agent!r}, only {self.possible_agents}.")
         if agent in self._seen:
             return {name: array.copy() for name, array in self._seen[agent].items()}
         spec = self.games.batch_spec()

@@ -51,7 +51,7 @@ def test_bots_play_in_the_fog(capsys):
     """With a short sight another game is played, from the same start, and shown as a whole."""
     clear = show(capsys, "--bot", "voronoi", "--vs", "voronoi")
     foggy = show(capsys, "--bot", "voronoi", "--vs", "voronoi", "--vision_radius", "1")
-    assert foggy[-1].endswith("seed 3).")
+    assert foggy[-1].endswith("(board 10 × 8, vision radius 1, seed 3).")
     assert foggy != clear
 
 
@@ -64,6 +64,8 @@ def test_bots_play_in_the_fog(capsys):
         (["--vision_radius", "99"], "from 0 to 64"),
         (["--delay", "-1"], "0 or more"),
         (["--delay", "nan"], "0 or more"),
+        (["--delay", "1e300"], "at most 3600"),
+        (["--seed", str(2**64)], "at most 64 bits"),
     ],
 )
 def test_bad_input_is_refused(capsys, arguments, message):
@@ -86,6 +88,19 @@ def test_a_missing_engine_is_one_message(tmp_path):
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "could not be opened" in done.stderr
+
+
+def test_where_only_ascii_can_be_written_it_is_enough():
+    """Board and result are drawn with what there is."""
+    done = subprocess.run(
+        [sys.executable, "-m", "superdex.bench.cli", *SMALL],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "board 10 x 8" in done.stdout
 
 
 def in_terminal(*arguments):

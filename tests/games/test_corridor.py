@@ -57,6 +57,8 @@ def test_rust_and_cpp_give_equal_bytes(build, corridor, keep_illegal):
         for batch, out, slot in zip(batches, outputs, slots, strict=True):
             batch.step(actions, out, auto_reset=step % 3 > 0, keep_illegal=keep_illegal)
             if step % 10 == 5:
+                batch.reset(rows + step, slot, rows=rows, seeded=rows % 3 > 0)
+            if step % 10 == 0:
                 batch.reset(None, slot, rows=rows)
             if step % 50 == 30:
                 batch.restore(kept[rows], rows=rows)
@@ -74,5 +76,5 @@ def test_what_an_engine_lacks_is_refused(engine):
     assert description.options == {}
     with pytest.raises(NotImplementedError, match="does not offer"):
         engine.create(2, event_history=1)
-    with pytest.raises(ValueError, match="no bot"):
+    with pytest.raises(NotImplementedError, match="no bots"):
         engine.create(2).bot_moves("random")

@@ -12,6 +12,7 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 from superdex.errors import ClosedError, ResetNeeded
 from superdex.games import GymnasiumVectorGameEnv, VectorGameEnv
+from tests.games.batches import pick
 
 SMALL = {"width": 9, "height": 8}
 
@@ -134,6 +135,29 @@ def test_without_auto_reset_a_mask_says_what_is_reset(make):
     np.testing.assert_array_equal(after["state"][~ended], observation["state"][~ended])
     assert after["action_mask"].any(axis=1).all()
     env.step(first_legal(after))
+
+
+@pytest.mark.parametrize("actions", ["discrete", "box"])
+def test_a_step_looks_at_the_games_as_they_are(make, actions):
+    """Also when they moved by themselves, as in a step whose results Ctrl-C kept back."""
+    env = make(6, 1, actions=actions, auto_reset=False)
+    env.reset()
+    batch, rng = env.games.observe(), np.random.default_rng(0)
+    while not batch["terminated"].any():
+        if actions == "box":
+            *_, info = env.step(rng.uniform(-1, 1, (6, 4)).astype(np.float32))
+            assert info["action_valid"].all()
+        batch = env.games.observe()
+        for _ in range(2):
+            batch = env.games.step(pick(batch, rng)) if not batch["terminated"].any() else batch
+    with pytest.raises(ResetNeeded, match="has finished"):
+        env.step(np.zeros((6, 4), np.float32) if actions == "box" else np.zeros(6, int))
+
+
+def test_a_setting_that_it_makes_itself_is_refused(make):
+    """Rather than passed over."""
+    with pytest.raises(TypeError, match="final_observation"):
+        make(2, 1, final_observation=True)
 
 
 def test_bad_resets_are_refused_and_nothing_moves(make):

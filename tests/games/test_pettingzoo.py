@@ -13,7 +13,8 @@ import pytest
 
 pettingzoo_test = pytest.importorskip("pettingzoo.test")
 
-from superdex.games.pettingzoo import PettingZooGameEnv  # noqa: E402 - it needs PettingZoo
+from superdex.errors import ResetNeeded, StaleStateError  # noqa: E402 - it needs PettingZoo
+from superdex.games.pettingzoo import PettingZooGameEnv  # noqa: E402 - as above
 
 SMALL = {"width": 9, "height": 8}
 EXPECTED_WARNINGS = {
@@ -91,6 +92,39 @@ def test_an_illegal_action_leaves_the_game_as_it_is(make):
     for wrong in (None, 1.0, True, 2**32):
         with pytest.raises(ValueError, match="must be"):
             env.step(wrong)
+
+
+def test_nobody_can_step_before_the_reset_nor_after_the_end(make):
+    """It says that a reset is needed."""
+    env = make(seed=1, max_episode_steps=1)
+    with pytest.raises(ResetNeeded, match="call reset first"):
+        env.step(0)
+    env.reset()
+    env.step(int(env.observe(env.agent_selection)["action_mask"].argmax()))
+    for _ in env.possible_agents:
+        env.step(None)
+    with pytest.raises(ResetNeeded, match="call reset first"):
+        env.step(None)
+
+
+def test_an_agent_that_does_not_exist_sees_nothing(make):
+    """Not even zeros: it is an error."""
+    env = make(seed=1)
+    env.reset()
+    with pytest.raises(ValueError, match="no agent 'player_2'"):
+        env.observe("player_2")
+
+
+def test_a_game_that_has_moved_by_itself_has_to_be_reset(make):
+    """As after a step that was interrupted: no seat moves in the place of another."""
+    env = make(seed=1)
+    env.reset()
+    action = int(env.observe(env.agent_selection)["action_mask"].argmax())
+    env.games.step(np.array([action]))
+    with pytest.raises(StaleStateError):
+        env.step(action)
+    env.reset()
+    env.step(int(env.observe(env.agent_selection)["action_mask"].argmax()))
 
 
 def test_truncated_games_end_for_all_agents(make):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -199,6 +201,55 @@ def test_of_two_threads_with_one_position_one_is_stale(make):
         for thread in threads:
             thread.join()
     assert outcomes.count("stepped") == outcomes.count((1,)) == 60
+
+
+def interrupted_at(line: int, call: Callable[[], Any]) -> bool:
+    """Raise KeyboardInterrupt before a line of a call; return whether it has that many."""
+    left = line
+
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal left
+        left -= event == "line"
+        if left == 0:
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def test_a_call_that_is_interrupted_is_done_for_all_rows_or_for_none(make):
+    """At each of its lines: resets with and without seeds, and every kind of step."""
+    env = make(4, 1)
+    buffers, rows, actions = allocate(env.batch_spec()), [0, 1, 2, 3], np.zeros(4, np.int32)
+    handle = env.bind(buffers)
+    calls: list[Callable[[], Any]] = [
+        lambda: env.reset(seed=[7, None, 9, None]),
+        lambda: env.reset_slots(rows, [None, 7, 8, None]),
+        lambda: handle.reset(seed=[7, None, 9, None]),
+        lambda: env.reset_into(buffers),
+        lambda: env.step(actions),
+        lambda: env.step_into(actions, buffers),
+        lambda: env.step_slots_checked(rows, actions, env.state_ids[rows]),
+        lambda: handle.step(actions),
+    ]
+    for number, call in enumerate(calls):
+        line, interrupted = 0, True
+        while interrupted:
+            line += 1
+            actions[:] = env.observe()["action_id"][:, 0]
+            before = env.state_ids
+            interrupted = interrupted_at(line, call)
+            moved = env.state_ids != before
+            assert moved.all() or (interrupted and not moved.any()), (number, line)
+        assert line > 5
 
 
 def test_after_ctrl_c_the_last_batch_can_be_observed(make):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from functools import partial
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 from superdex.buffers import allocate
 from superdex.errors import ClosedError, StaleStateError
-from superdex.games import VectorGameEnv
+from superdex.games import VectorGameEnv, library
 from tests.buffers.arrays import FAULTS, digest, with_fault
 from tests.games.batches import fingerprint, pick
 
@@ -97,6 +99,7 @@ def refusals(env: VectorGameEnv, buffers: Any) -> dict[str, Any]:
         "damaged": partial(env.restore_states, damaged),
         "cut": partial(env.restore_states, damaged[:, :-8]),
         "few": partial(env.restore_states, damaged[:2]),
+        "wanted": partial(env.bot_moves, "voronoi", np.ones(4, np.uint8)),
         "no bot": partial(env.bot_moves, "grandmaster"),
         "depth": partial(env.bot_moves, env.description.bots[-1], depth=-1),
         "nodes": partial(env.bot_moves, env.description.bots[-1], nodes=2**32 + 1),
@@ -189,6 +192,8 @@ def test_arguments_of_the_constructor_are_checked(tron):
         {"max_episode_steps": 0},
         {"options": {"width": 1}},
         {"options": {"widht": 9}},
+        {"options": {9: 9}},
+        {"options": ["width", 9]},
         {"game": "tro"},
     ]
     for wrong in bad:
@@ -201,6 +206,17 @@ def test_a_game_without_events_has_no_history(corridor):
     """It says so, rather than show none."""
     with pytest.raises(NotImplementedError, match="does not offer"):
         VectorGameEnv("corridor", 1, 1, library=corridor, visible_event_history=2)
+
+
+def test_games_cannot_be_copied_or_pickled(make):
+    """An error says what to do instead; the library can, and is opened anew."""
+    env = make(2, 1)
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        for what in (env, env._batch):
+            with pytest.raises(TypeError, match="capture"):
+                copied(what)
+    games = pickle.loads(pickle.dumps(library()))
+    assert games.games == library().games
 
 
 def test_after_close_every_call_is_refused(make):

@@ -110,12 +110,12 @@ i32 sdg_create(i32 game, const std::int64_t*, const sdg_settings* s, const u64* 
       s->max_actions < 1 || s->event_history < 0 || s->max_episode_steps < 0) return SDG_BAD_ARGUMENT;
   if (s->event_history > 0) return SDG_UNSUPPORTED;
   *batch = new sdg_batch{*s, std::make_unique<Row[]>(u64(s->num_games))};
-  return sdg_reset(*batch, nullptr, s->num_games, seeds, nullptr);
+  return sdg_reset(*batch, nullptr, s->num_games, seeds, nullptr, nullptr);
 } catch (...) { return SDG_NO_MEMORY; }
 void sdg_free(sdg_batch* batch) noexcept { delete batch; }
-i32 sdg_reset(sdg_batch* b, const i32* rows, i32 count, const u64* seeds, const sdg_outputs* out) noexcept {
+i32 sdg_reset(sdg_batch* b, const i32* rows, i32 count, const u64* seeds, const std::uint8_t* seeded, const sdg_outputs* out) noexcept {
   return each(b, rows, count, [&](i32 i, i32 n, Row& row) noexcept {
-    begin(row, n, seeds ? seeds + i : nullptr), row.game.last = Last{}, row.has_final = false;
+    begin(row, n, seeds && (!seeded || seeded[i]) ? seeds + i : nullptr), row.game.last = Last{}, row.has_final = false;
     if (out) write(*b, n, i, *out);
   }, fine);
 }

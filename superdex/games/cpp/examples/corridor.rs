@@ -10,7 +10,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr;
 use std::sync::Mutex;
 
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 const CELLS: i32 = 9;
 const MAGIC: i32 = 0x6372_6431;
 
@@ -400,7 +400,7 @@ pub unsafe extern "C" fn sdg_create(
     let table = Table { rows, call: 0 };
     let made_in = std::process::id();
     *batch = Box::into_raw(Box::new(Batch { settings: *settings, table: Mutex::new(table), made_in }));
-    sdg_reset(*batch, ptr::null(), settings.num_games, seeds, ptr::null())
+    sdg_reset(*batch, ptr::null(), settings.num_games, seeds, ptr::null(), ptr::null())
 }
 
 #[no_mangle]
@@ -416,10 +416,12 @@ pub unsafe extern "C" fn sdg_reset(
     rows: *const i32,
     count: i32,
     seeds: *const u64,
+    seeded: *const u8,
     outputs: *const Outputs,
 ) -> i32 {
     let body = |i: usize, n: usize, row: &mut Row| {
-        row.begin(n, if seeds.is_null() { None } else { Some(*seeds.add(i)) });
+        let has_one = !seeds.is_null() && (seeded.is_null() || *seeded.add(i) != 0);
+        row.begin(n, if has_one { Some(*seeds.add(i)) } else { None });
         row.game.last = NOTHING;
         row.end = None;
         if let Some(out) = outputs.as_ref() {

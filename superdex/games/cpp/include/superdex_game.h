@@ -45,7 +45,7 @@ extern "C" {
 #endif
 
 /* Raised by one with every change that old callers or engines would misread. */
-#define SDG_INTERFACE_VERSION 1
+#define SDG_INTERFACE_VERSION 2
 
 /* Threads that a batch can be made with. */
 #define SDG_MOST_THREADS 1024
@@ -208,9 +208,11 @@ SDG_EXPORT void sdg_free(sdg_batch *batch) SDG_NOEXCEPT;
 
 /* Begin new episodes. `rows` [count], or null for all of them in order (count = num_games). With
  * `seeds` [count], those are the episodes' seeds and the base of later ones; with null each row goes
- * on to its next episode. Then write the outputs, if any. Any thread, rows disjoint. */
+ * on to its next episode, and so do the rows where `seeded` [count], if it is given, is 0. Then write
+ * the outputs, if any. Any thread, rows disjoint. */
 SDG_EXPORT int32_t sdg_reset(sdg_batch *batch, const int32_t *rows, int32_t count,
-                             const uint64_t *seeds, const sdg_outputs *outputs) SDG_NOEXCEPT;
+                             const uint64_t *seeds, const uint8_t *seeded,
+                             const sdg_outputs *outputs) SDG_NOEXCEPT;
 
 /* Play one action per row, then write the outputs, if any. Where `state_ids` [count] is given, all
  * are compared with the rows' own before anything moves. An episode that has ended (terminated or

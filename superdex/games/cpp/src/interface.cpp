@@ -121,9 +121,10 @@ std::int32_t sdg_create(std::int32_t game, const std::int64_t* options, const sd
 void sdg_free(sdg_batch* batch) noexcept { delete batch; }
 
 std::int32_t sdg_reset(sdg_batch* batch, const std::int32_t* rows, std::int32_t count,
-                       const std::uint64_t* seeds, const sdg_outputs* outputs) noexcept {
+                       const std::uint64_t* seeds, const std::uint8_t* seeded,
+                       const sdg_outputs* outputs) noexcept {
   if (batch == nullptr || !usable(outputs)) return SDG_BAD_ARGUMENT;
-  return batch->reset(rows, count, seeds, outputs);
+  return batch->reset(rows, count, seeds, seeded, outputs);
 }
 
 std::int32_t sdg_step(sdg_batch* batch, const std::int32_t* rows, std::int32_t count,

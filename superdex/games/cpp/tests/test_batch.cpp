@@ -64,8 +64,8 @@ void threads_change_nothing_and_nothing_is_allocated(std::vector<std::int64_t> o
       CHECK(sdg_restore(three.batch, some, 3, bytes) == SDG_OK);
     }
     if (step == 60) {
-      CHECK(sdg_reset(one.batch, nullptr, games, nullptr, &first.out) == SDG_OK);
-      CHECK(sdg_reset(three.batch, nullptr, games, nullptr, &second.out) == SDG_OK);
+      CHECK(sdg_reset(one.batch, nullptr, games, nullptr, nullptr, &first.out) == SDG_OK);
+      CHECK(sdg_reset(three.batch, nullptr, games, nullptr, nullptr, &second.out) == SDG_OK);
       CHECK(first == second);
     }
   }

@@ -13,7 +13,7 @@ struct sdg_batch {
   virtual ~sdg_batch() = default;
 
   virtual std::int32_t reset(const std::int32_t* rows, std::int32_t count, const std::uint64_t* seeds,
-                             const sdg_outputs* outputs) noexcept = 0;
+                             const std::uint8_t* seeded, const sdg_outputs* outputs) noexcept = 0;
   virtual std::int32_t step(const std::int32_t* rows, std::int32_t count, const std::int32_t* actions,
                             const std::uint64_t* state_ids, std::int32_t flags,
                             const sdg_outputs* outputs) noexcept = 0;

@@ -52,9 +52,9 @@ class Batch final : public sdg_batch {
   }
 
   std::int32_t reset(const std::int32_t* rows, std::int32_t count, const std::uint64_t* seeds,
-                     const sdg_outputs* outputs) noexcept override {
+                     const std::uint8_t* seeded, const sdg_outputs* outputs) noexcept override {
     return for_rows(rows, count, grain(outputs), [&](std::int32_t i, std::int32_t row) noexcept {
-      if (seeds != nullptr) {
+      if (seeds != nullptr && (seeded == nullptr || seeded[i] != 0)) {
         begin_seeded(row, seeds[i]);
       } else {
         begin_next(row);
