@@ -231,7 +231,8 @@ class GameLibrary:
                     f"{_hint(name, known)}"
                 )
             _, least, greatest = known[name]
-            if isinstance(value, bool) or int(value) != value or not least <= value <= greatest:
+            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+            if not whole or not least <= value <= greatest:
                 raise ValueError(
                     f"Option {name} of {self.games[number]} must be a whole number from {least} to "
                     f"{greatest}, got {value!r}."
