@@ -192,6 +192,8 @@ def test_arguments_of_the_constructor_are_checked(tron):
         {"max_episode_steps": 0},
         {"options": {"width": 1}},
         {"options": {"widht": 9}},
+        {"options": {"width": None}},
+        {"options": {"width": float("inf")}},
         {"options": {9: 9}},
         {"options": ["width", 9]},
         {"game": "tro"},

@@ -115,7 +115,7 @@ void callers_on_any_rows_leave_games_sound() {
       auto* bytes = reinterpret_cast<std::uint8_t*>(states.data());
       std::int32_t status = SDG_OK;
       switch (random.below(6)) {
-        case 0: status = sdg_reset(tron.batch, rows, count, nullptr, &arrays.out); break;
+        case 0: status = sdg_reset(tron.batch, rows, count, nullptr, nullptr, &arrays.out); break;
         case 1: status = sdg_observe(tron.batch, rows, count, &arrays.out); break;
         case 2: status = sdg_bot_moves(tron.batch, 3, 2, 20, rows, count, nullptr, moves.data()); break;
         case 3:
@@ -164,8 +164,8 @@ void no_number_is_given_twice() {
     status = sdg_step(batch.get(), nullptr, games, unknown, nullptr, SDG_AUTO_RESET, nullptr);
   }
   CHECK(status == SDG_EXHAUSTED && arrays.state_id[2] > first + most - 3 * games);
-  CHECK(sdg_reset(batch.get(), &last_row, 1, nullptr, nullptr) == SDG_EXHAUSTED);
-  CHECK(sdg_reset(batch.get(), nullptr, games, seeds, &arrays.out) == SDG_EXHAUSTED);
+  CHECK(sdg_reset(batch.get(), &last_row, 1, nullptr, nullptr, nullptr) == SDG_EXHAUSTED);
+  CHECK(sdg_reset(batch.get(), nullptr, games, seeds, nullptr, &arrays.out) == SDG_EXHAUSTED);
   CHECK(sdg_step(batch.get(), nullptr, games, unknown, nullptr, SDG_KEEP_ILLEGAL, &arrays.out) == SDG_EXHAUSTED);
   CHECK(sdg_restore(batch.get(), nullptr, games, bytes(states)) == SDG_EXHAUSTED);
   CHECK(sdg_capture(batch.get(), nullptr, games, bytes(after)) == SDG_OK && after == states);

@@ -68,7 +68,7 @@ void sealed_bytes_do_no_harm(Tron& tron, SplitMix64& random) {
   const std::int32_t extremes[] = {0, 1, 2, -1, 7, 79, 80, std::numeric_limits<std::int32_t>::max(),
                                    std::numeric_limits<std::int32_t>::min()};
   int taken = 0, refused = 0;
-  CHECK(sdg_reset(tron.batch, nullptr, kGames, nullptr, &arrays.out) == SDG_OK);
+  CHECK(sdg_reset(tron.batch, nullptr, kGames, nullptr, nullptr, &arrays.out) == SDG_OK);
   for (int trial = 0; trial < 60; ++trial) {
     std::vector<std::int32_t> actions(kGames);
     choose(arrays, random, actions);
