@@ -22,7 +22,6 @@ from superdex.vector import HybridVectorEnv
 from tests.vector.envs import Fixed, Walk, walk_actions, walks
 from tests.vector.rows import Run, faulty, kill_self, odd, stumble
 from tests.vector.slot_steps import by_slots, together
-from tests.vector.test_hybrid_async import ctrl_c_at_line
 from tests.vector.test_restart import DyingAtReply, await_deaths, kill, physics_run
 from tests.vector.test_timeouts import Gated
 
@@ -320,7 +319,7 @@ def test_ctrl_c_while_waiting_leaves_the_slot_in_flight(make_workers, gate):
     assert envs.wait_slots(ticket).observation[:, 0].tolist() == [1, 1]
 
 
-def test_ctrl_c_at_any_line_of_a_slots_way_loses_nothing(make_workers):
+def test_ctrl_c_at_any_line_of_a_slots_way_loses_nothing(make_workers, ctrl_c_at_line):
     """It was not sent, or has a ticket, or was taken; and was done once."""
     envs = make_workers([Fixed] * 2, 1)
     envs.reset()
@@ -341,7 +340,7 @@ def test_ctrl_c_at_any_line_of_a_slots_way_loses_nothing(make_workers):
     assert envs.get_attr("steps") == (steps, steps)
 
 
-def test_ctrl_c_before_a_step_is_sent_moves_nothing(make_workers):
+def test_ctrl_c_before_a_step_is_sent_moves_nothing(make_workers, ctrl_c_at_line):
     """A slot that comes next does not have the workers do that step after all."""
     envs = make_workers([Fixed] * 2, 1, timeout=20)
     envs.reset()
