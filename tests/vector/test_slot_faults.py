@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from superdex.envs import AntEnv, CartPoleEnv
+import superdex.envs  # its classes are looked up late: they load MuJoCo, and every worker would
 from superdex.errors import BrokenError, CallTimeout, WorkerDied
 from superdex.testing import row_info
 from superdex.vector import HybridVectorEnv
@@ -121,10 +121,10 @@ def test_last_observations_survive_a_worker_that_dies_over_them(restarting, tmp_
     assert batch.observation.min() == batch.observation.max() == 3
 
 
-@pytest.mark.parametrize("env_class", [AntEnv, CartPoleEnv])
-def test_physics(restarting, tmp_path, env_class):
+@pytest.mark.parametrize("name", ["AntEnv", "CartPoleEnv"])
+def test_physics(restarting, tmp_path, name):
     """At once and one by one, some of the worker's environments resting."""
-    run, actions = physics_run(restarting, tmp_path, env_class, shared=True)
+    run, actions = physics_run(restarting, tmp_path, name, shared=True)
     step = by_slots(run.envs, [[0, 1], [3], [2]], "in flight")
     for each in actions:
         run.step(each, step=step)
@@ -288,7 +288,7 @@ def test_an_error_truncates_one_episode(make_workers, tmp_path, mode, way):
 
 def test_an_action_that_is_refused_truncates_one_episode_of_those_at_once(make_workers):
     """Where all are stepped at once and others rest."""
-    envs = make_workers([CartPoleEnv] * 5, num_workers=1, on_env_error="truncate")
+    envs = make_workers([superdex.envs.CartPoleEnv] * 5, num_workers=1, on_env_error="truncate")
     envs.reset(seed=1)
     actions = np.zeros((3, 1), np.float32)
     before = envs.step_slots([4, 0, 2], actions).observation
