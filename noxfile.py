@@ -76,7 +76,8 @@ def hot_path(session: nox.Session) -> None:
     """Time the paths that every step takes; arguments go to pytest-benchmark."""
     session.install(".[test]")
     session.run(
-        "pytest", "benchmarks", "--timeout=0", "-o", "faulthandler_timeout=0", *session.posargs
+        *("pytest", "benchmarks", "-n0", "--timeout=0", "-o", "faulthandler_timeout=0"),
+        *session.posargs,
     )
 
 

@@ -5,6 +5,8 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 # Test modules are found from the checkout's root, here and in the workers that tests spawn (they
@@ -14,6 +16,11 @@ sys.path.append(str(ROOT))
 # Without a display MuJoCo draws through EGL; a choice made outside is respected.
 if sys.platform == "linux" and not os.environ.get("DISPLAY"):
     os.environ.setdefault("MUJOCO_GL", "egl")
+
+
+def pytest_xdist_auto_num_workers(config):
+    """Run the whole suite in two processes, since it waits as much as it computes; parts in one."""
+    return 2 if config.args_source is pytest.Config.ArgsSource.TESTPATHS else 0
 
 
 def pytest_configure(config):

@@ -56,7 +56,7 @@ from superdex.vector._layout import batch_layout, batch_spec
 from superdex.vector._local import LocalPool
 from superdex.vector._outputs import FIRST_ALLOCATED, WRITTEN_BY_WORKERS
 from superdex.vector._pool import WorkerPool
-from superdex.vector._process import ctrl_c_held_back, refuse_in_unguarded_main, warn_of_crowd
+from superdex.vector._process import refuse_in_unguarded_main, warn_of_crowd
 from superdex.vector._protocol import Command, Construction, ResetRequest, Target, Word
 from superdex.vector._results import BatchedResetResult, BatchedStepResult
 from superdex.vector._row_calls import RowCalls
@@ -473,7 +473,7 @@ class HybridVectorEnv(
         self, call: str, command: int, target: Target, payloads: Sequence[bytes]
     ) -> None:
         """Start a call whose payloads tell all workers of the info columns, and note that."""
-        with ctrl_c_held_back():  # both or neither: they must agree on what a column is
+        with self._pool.in_one_go():  # both or neither: they must agree on what a column is
             self._collector.note_told()
             self._flight.start(call, command, target, payloads)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from time import perf_counter_ns
 from typing import Any
 
@@ -85,6 +86,9 @@ class LocalPool:
 
     pids: tuple[int, ...] = ()
     affinity: tuple[frozenset[int], ...] | None = None
+
+    in_one_go = nullcontext
+    """What a call is started in: to start it is to do it, and an environment may be interrupted."""
 
     def __init__(
         self, env_fns: Sequence[Callable[[], Any]], constructions: Sequence[Construction]

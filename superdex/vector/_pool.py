@@ -91,6 +91,9 @@ class WorkerPool:
         WorkerRaised, WorkerDied, StartupError: If a worker can't be started. All are ended first.
     """
 
+    in_one_go = ctrl_c_held_back
+    """What a call is started in, where what is told and what is noted must agree."""
+
     def __init__(
         self,
         constructions: Sequence[Construction],

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,10 +151,7 @@ class RowCalls:
         self.busy = np.zeros(split.num_envs, np.bool_)
         self._sent = np.zeros(split.num_envs, np.bool_)
         """Of those in flight, the rows that were sent, to be received."""
-        # in this process submitting is stepping, which may be interrupted
-        self._in_one_go: Callable[[], AbstractContextManager[Any]] = (
-            nullcontext if isinstance(pool, LocalPool) else ctrl_c_held_back
-        )
+        self._in_one_go = pool.in_one_go
         self._open: list[Part] = []
         """Parts that nobody has taken all of."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import mmap
 import os
@@ -22,6 +23,15 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what is counted
 
 FLOOR = 2**20
 """In a few seconds an allocator's noise weighs more than in a long run."""
+
+
+@pytest.fixture(autouse=True)
+def _small_heap():
+    """Set what earlier tests left aside: garbage is collected before everything is measured."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 class Leaking(Busy):
@@ -111,19 +121,36 @@ def test_a_parent_that_keeps_something_of_each_vector_is_found(kept):
     }
 
 
-@pytest.mark.parametrize(("env_class", "code"), [(Busy, 0), (LeakingDescriptors, 1)])
-def test_the_exit_code_says_whether_anything_grows(monkeypatch, tmp_path, capsys, env_class, code):
-    """And the tables, the JSON and the picture show it."""
+def run_soak(monkeypatch, tmp_path, env_class, arguments):
+    """Run the command; return its exit code and the parts of its JSON."""
     monkeypatch.setattr(soak, "make_vector", lambda *_: of(env_class)())
     monkeypatch.setattr(soak, "FLOOR_BYTES", FLOOR)
-    path, picture = tmp_path / "soak.json", tmp_path / "soak.png"
-    arguments = ["--steps", "40", "--cycles", "5", "--json", str(path), "--plot", str(picture)]
-    assert soak.main(arguments) == code
-    steps, cycles = json.loads(path.read_text())["parts"]
+    path = tmp_path / "soak.json"
+    code = soak.main(["--json", str(path), "--steps", "40", *arguments])
+    return code, json.loads(path.read_text())["parts"]
+
+
+def test_a_soak_that_is_flat_exits_with_0(monkeypatch, tmp_path, capsys):
+    """And the tables, the JSON and the picture show it."""
+    picture = tmp_path / "soak.png"
+    arguments = ["--cycles", "5", "--plot", str(picture)]
+    code, (steps, cycles) = run_soak(monkeypatch, tmp_path, Busy, arguments)
+    assert code == 0
     assert (steps["unit"], cycles["unit"]) == ("steps", "cycles")
-    assert steps["growth"]["worker 0 descriptors"]["grows"] == bool(code)
-    assert ("grows" in capsys.readouterr().out) == bool(code)
+    assert not any(
+        growth["grows"] for part in (steps, cycles) for growth in part["growth"].values()
+    )
+    assert "grows" not in capsys.readouterr().out
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_soak_in_which_something_grows_exits_with_1(monkeypatch, tmp_path, capsys):
+    """And the tables and the JSON show it."""
+    code, parts = run_soak(monkeypatch, tmp_path, LeakingDescriptors, ["--cycles", "0"])
+    assert code == 1
+    assert [part["unit"] for part in parts] == ["steps"]
+    assert parts[0]["growth"]["worker 0 descriptors"]["grows"]
+    assert "grows" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("arguments", [["--steps", "9"], ["--cycles", "4"], ["--num_envs", "0"]])

@@ -51,7 +51,7 @@ class Builder:
         self.digest = digest.hexdigest()[:16]
         for old in folder.iterdir():
             if self.digest not in old.name:
-                old.unlink()
+                old.unlink(missing_ok=True)  # another process may clear up as well
 
     def __call__(self, name: str, *flags: str) -> Path:
         """Return the library or test program `name`, built with further flags."""

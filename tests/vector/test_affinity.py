@@ -25,6 +25,8 @@ pytestmark = pytest.mark.skipif(
 
 HERE = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
 FIRST, LAST = HERE[0], HERE[-1]
+ITERATOR = pytest.param(iter([1]), id="iterator")
+"""Named, since its repr is another one in each run."""
 
 
 @pytest.fixture
@@ -85,7 +87,7 @@ def test_workers_take_entries_in_turn(eight_cpus):
 
 @pytest.mark.parametrize(
     "given",
-    ["Spread", "", "0", b"01", 3, 1.5, True, {0, 1}, {0: 1}, np.array(3), object, iter([1])],
+    ["Spread", "", "0", b"01", 3, 1.5, True, {0, 1}, {0: 1}, np.array(3), object, ITERATOR],
     ids=repr,
 )
 def test_anything_but_a_list_is_refused_with_what_is_expected(given):
@@ -110,7 +112,7 @@ def test_an_empty_entry_is_refused_by_name(eight_cpus, entry):
 
 @pytest.mark.parametrize(
     "entry",
-    [-1, True, np.True_, 1.0, "1", None, [0, -1], [False], ["1"], [[0]], {0: 1}, iter([1])],
+    [-1, True, np.True_, 1.0, "1", None, [0, -1], [False], ["1"], [[0]], {0: 1}, ITERATOR],
     ids=repr,
 )
 def test_what_is_no_cpu_is_refused_by_name(eight_cpus, entry):

@@ -18,8 +18,8 @@ import pytest
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode
 
+import superdex.envs  # its classes are looked up late: they load MuJoCo, and every worker would
 from superdex.buffers import allocate
-from superdex.envs import CartPoleEnv
 from superdex.errors import BrokenError, WorkerDied
 from superdex.testing._equivalence import _same
 from superdex.vector import BatchedStepResult, HybridVectorEnv
@@ -310,7 +310,7 @@ def test_a_death_without_restarts_is_an_error(make_workers):
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 def test_an_error_leaves_the_last_observation_where_it_is(make, mode, num_envs):
     """Of environments stepped one by one and at once: the episode ends with it."""
-    env_fns = [partial(CartPoleEnv, {"render_mode": None})] * num_envs
+    env_fns = [partial(superdex.envs.CartPoleEnv, {"render_mode": None})] * num_envs
     envs = make(env_fns, num_workers=1, autoreset_mode=mode, on_env_error="truncate")
     (buffers,) = envs.allocate_buffers(1)
     handle = envs.bind(buffers)

@@ -14,7 +14,7 @@ import pytest
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode
 
-from superdex.envs import AntEnv
+import superdex.envs  # its classes are looked up late: they load MuJoCo, and every worker would
 from superdex.errors import BrokenError, WorkerRaised
 from superdex.scenes import live_scene_count
 from superdex.testing import row_info
@@ -109,7 +109,7 @@ def test_siblings_on_the_same_scene_never_notice(truncating, tmp_path, mode):
     """Though the error came in the middle of a step, with the scene half-way."""
 
     def build():
-        return AntEnv({"steps_per_episode": 25, "reset_noise_scale": 0.1})
+        return superdex.envs.AntEnv({"steps_per_episode": 25, "reset_noise_scale": 0.1})
 
     def build_stumbling():
         env = build()

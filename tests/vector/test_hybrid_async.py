@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-import inspect
 import os
 import signal
-import sys
 import threading
 import time
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -305,41 +301,10 @@ def test_many_interrupts_lose_nothing(make_workers):
     assert interrupts > 10
 
 
-def ctrl_c_at_line(number, function, names=()):
-    """Run a function, with Ctrl-C at a line of ours or of functions so named; return if it came."""
-    seen = 0
-    ours = str(Path(inspect.getfile(HybridVectorEnv)).parent)
-
-    def trace(frame, event, arg):
-        code = frame.f_code
-        if not code.co_filename.startswith(ours) or (names and code.co_name not in names):
-            return None
-        return trace_line
-
-    def trace_line(frame, event, arg):
-        nonlocal seen
-        if event == "line":
-            seen += 1
-            if seen == number:
-                signal.raise_signal(signal.SIGINT)
-        return trace_line
-
-    before = sys.gettrace()
-    gc.collect()
-    gc.disable()  # what earlier tests left would be collected amid it, and interrupted then
-    sys.settrace(trace)
-    try:
-        function()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.settrace(before)
-        gc.enable()
-    return False
-
-
 @pytest.mark.parametrize("call", ["step", "reset"])
-def test_ctrl_c_at_any_line_of_sending_and_waiting_loses_nothing(make_workers, call):
+def test_ctrl_c_at_any_line_of_sending_and_waiting_loses_nothing(
+    make_workers, ctrl_c_at_line, call
+):
     """With a message for each worker or none: waiting again returns the reply, done once."""
     envs = make_workers([Fixed] * 2, 1)
     envs.reset()
@@ -355,7 +320,7 @@ def test_ctrl_c_at_any_line_of_sending_and_waiting_loses_nothing(make_workers, c
 
 
 @pytest.mark.parametrize("call", ["step", "reset", "reset_envs", "call"])
-def test_reset_recovers_from_ctrl_c_at_any_line(make_workers, call):
+def test_reset_recovers_from_ctrl_c_at_any_line(make_workers, ctrl_c_at_line, call):
     """Wherever it came, the next reset and step are in order."""
     envs = make_workers([partial(Fixed, [{"word": "x"}] * 9999)] * 2, 1)
     envs.reset()
@@ -386,13 +351,29 @@ def test_close_ends_an_interrupted_call(gated, interrupt):
         gated.reset()
 
 
-def test_ctrl_c_in_process_breaks_the_vector(make, interrupt):
-    """An environment was left in the middle of its step."""
-    envs = make([partial(Acting, "step", partial(time.sleep, 20))])
-    envs.reset()
-    interrupt()
+@pytest.mark.parametrize("call", ["reset", "step", "call"])
+@pytest.mark.parametrize("after", [0, 1])
+def test_ctrl_c_in_process_interrupts_the_environment_and_breaks_the_vector(make, call, after):
+    """It was left in the middle, in the first call as in the next, which tells of no columns."""
+    finished = []
+
+    def act():
+        signal.raise_signal(signal.SIGINT)
+        finished.append(call)
+
+    envs = make([partial(Acting, "method" if call == "call" else call, act, after)])
+    uses = {
+        "reset": envs.reset,
+        "step": partial(envs.step, np.zeros((1, 2), np.float32)),
+        "call": partial(envs.call, "visit", "method"),
+    }
+    if call != "reset":
+        envs.reset()
+    for _ in range(after):
+        uses[call]()
     with pytest.raises(KeyboardInterrupt):
-        envs.step(np.zeros((1, 2), np.float32))
+        uses[call]()
+    assert finished == []
     with pytest.raises(BrokenError) as caught:
         envs.reset()
     assert isinstance(caught.value.__cause__, KeyboardInterrupt)

@@ -21,7 +21,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import vector as wrappers
 from gymnasium.wrappers.utils import RunningMeanStd
 
-from superdex.envs import AntEnv, CartPoleEnv
+import superdex.envs  # its classes are looked up late: they load MuJoCo, and every worker would
 from superdex.errors import BrokenError, CallTimeout, WorkerDied, WorkerRaised
 from superdex.testing import row_info
 from superdex.vector import HybridVectorEnv
@@ -168,10 +168,10 @@ def test_a_run_without_seeds(restarting):
     assert envs.autoreset_mask.tolist() == [True, True, False, False]
 
 
-def physics_run(restarting, tmp_path, env_class, *, shared):
+def physics_run(restarting, tmp_path, name, *, shared):
     """Return a run whose first worker dies over its 13th step, and actions for it."""
     cfg = {"use_shared_scenes": shared, "steps_per_episode": 25, "reset_noise_scale": 0.1}
-    builds = [partial(env_class, cfg)] * 4
+    builds = [partial(getattr(superdex.envs, name), cfg)] * 4
     env_fns = [*builds]
     env_fns[1] = faulty(builds[1], "step", kill_self, 13, tmp_path / "fuse")
     run = Run(restarting(env_fns, 2), builds)
@@ -180,10 +180,10 @@ def physics_run(restarting, tmp_path, env_class, *, shared):
     return run, rng.uniform(-1, 1, (40, *run.envs.action_space.shape)).astype(np.float32)
 
 
-@pytest.mark.parametrize(("env_class", "shared"), [(AntEnv, True), (CartPoleEnv, False)])
-def test_physics(restarting, tmp_path, env_class, shared):
+@pytest.mark.parametrize(("name", "shared"), [("AntEnv", True), ("CartPoleEnv", False)])
+def test_physics(restarting, tmp_path, name, shared):
     """On scenes that are shared and not, with contacts."""
-    run, actions = physics_run(restarting, tmp_path, env_class, shared=shared)
+    run, actions = physics_run(restarting, tmp_path, name, shared=shared)
     run.run(actions)
     assert run.restarts == [1, 0]
 

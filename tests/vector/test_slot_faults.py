@@ -15,14 +15,13 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from superdex.envs import AntEnv, CartPoleEnv
+import superdex.envs  # its classes are looked up late: they load MuJoCo, and every worker would
 from superdex.errors import BrokenError, CallTimeout, WorkerDied
 from superdex.testing import row_info
 from superdex.vector import HybridVectorEnv
 from tests.vector.envs import Fixed, Walk, walk_actions, walks
 from tests.vector.rows import Run, faulty, kill_self, odd, stumble
 from tests.vector.slot_steps import by_slots, together
-from tests.vector.test_hybrid_async import ctrl_c_at_line
 from tests.vector.test_restart import DyingAtReply, await_deaths, kill, physics_run
 from tests.vector.test_timeouts import Gated
 
@@ -122,10 +121,10 @@ def test_last_observations_survive_a_worker_that_dies_over_them(restarting, tmp_
     assert batch.observation.min() == batch.observation.max() == 3
 
 
-@pytest.mark.parametrize("env_class", [AntEnv, CartPoleEnv])
-def test_physics(restarting, tmp_path, env_class):
+@pytest.mark.parametrize("name", ["AntEnv", "CartPoleEnv"])
+def test_physics(restarting, tmp_path, name):
     """At once and one by one, some of the worker's environments resting."""
-    run, actions = physics_run(restarting, tmp_path, env_class, shared=True)
+    run, actions = physics_run(restarting, tmp_path, name, shared=True)
     step = by_slots(run.envs, [[0, 1], [3], [2]], "in flight")
     for each in actions:
         run.step(each, step=step)
@@ -289,7 +288,7 @@ def test_an_error_truncates_one_episode(make_workers, tmp_path, mode, way):
 
 def test_an_action_that_is_refused_truncates_one_episode_of_those_at_once(make_workers):
     """Where all are stepped at once and others rest."""
-    envs = make_workers([CartPoleEnv] * 5, num_workers=1, on_env_error="truncate")
+    envs = make_workers([superdex.envs.CartPoleEnv] * 5, num_workers=1, on_env_error="truncate")
     envs.reset(seed=1)
     actions = np.zeros((3, 1), np.float32)
     before = envs.step_slots([4, 0, 2], actions).observation
@@ -320,7 +319,7 @@ def test_ctrl_c_while_waiting_leaves_the_slot_in_flight(make_workers, gate):
     assert envs.wait_slots(ticket).observation[:, 0].tolist() == [1, 1]
 
 
-def test_ctrl_c_at_any_line_of_a_slots_way_loses_nothing(make_workers):
+def test_ctrl_c_at_any_line_of_a_slots_way_loses_nothing(make_workers, ctrl_c_at_line):
     """It was not sent, or has a ticket, or was taken; and was done once."""
     envs = make_workers([Fixed] * 2, 1)
     envs.reset()
@@ -341,7 +340,7 @@ def test_ctrl_c_at_any_line_of_a_slots_way_loses_nothing(make_workers):
     assert envs.get_attr("steps") == (steps, steps)
 
 
-def test_ctrl_c_before_a_step_is_sent_moves_nothing(make_workers):
+def test_ctrl_c_before_a_step_is_sent_moves_nothing(make_workers, ctrl_c_at_line):
     """A slot that comes next does not have the workers do that step after all."""
     envs = make_workers([Fixed] * 2, 1, timeout=20)
     envs.reset()
