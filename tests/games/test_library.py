@@ -39,7 +39,7 @@ def test_a_file_that_is_no_library_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("#define SDG_INTERFACE_VERSION 2", "#define SDG_INTERFACE_VERSION 3", "version 3"),
+        ("#define SDG_INTERFACE_VERSION 1", "#define SDG_INTERFACE_VERSION 2", "version 2"),
         ("  int32_t *plies; ", "  int32_t *extra;\n  int32_t *plies; ", "stamp"),
         ("sdg_observe", "sdg_look", "no function sdg_observe"),
     ],

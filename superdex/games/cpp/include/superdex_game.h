@@ -45,7 +45,7 @@ extern "C" {
 #endif
 
 /* Raised by one with every change that old callers or engines would misread. */
-#define SDG_INTERFACE_VERSION 2
+#define SDG_INTERFACE_VERSION 1
 
 /* Threads that a batch can be made with. */
 #define SDG_MOST_THREADS 1024
