@@ -91,7 +91,7 @@ def _difference(array: Any, expected: ArraySpec) -> str | None:
 
 def _missing(name: str, buffers: Mapping[Any, Any]) -> str:
     near = get_close_matches(name, [key for key in buffers if isinstance(key, str)], n=1)
-    hint = f"; is it {near[0]!r}?" if near else ""
+    hint = f"; the nearest is {near[0]!r}" if near else ""
     return f"no such key ({', '.join(map(repr, buffers)) or 'none at all'}){hint}"
 
 

@@ -216,18 +216,24 @@ def load(path: str | Path) -> GameLibrary:
                 continue
             raise GameLibraryError(
                 f"{path} is no game library of interface version {INTERFACE_VERSION}: it has no "
-                f"function {name}. Build it against superdex_game.h as it is now."
+                f"function {name}. Build it with the superdex_game.h that lies in "
+                "superdex.games.include_dir()."
             ) from error
         function.restype = result
         function.argtypes = arguments
     stamp = functions.sdg_interface_stamp()
     if stamp != STAMP:
         raise GameLibraryError(
-            f"{path} implements version {stamp >> 48} of the game interface (stamp {stamp:#x}), "
-            f"expected version {INTERFACE_VERSION} ({STAMP:#x}). Build it anew against "
-            "superdex_game.h as it is now."
+            f"{path} was built with another superdex_game.h: {_read_stamp(stamp)}; expected "
+            f"{_read_stamp(STAMP)}. Build it anew with the one that lies in "
+            "superdex.games.include_dir()."
         )
     return GameLibrary(path, functions)
+
+
+def _read_stamp(stamp: int) -> str:
+    sizes = [stamp >> shift & 0xFFFF for shift in (32, 16, 0)]
+    return f"version {stamp >> 48}, structs of {sizes[0]}, {sizes[1]} and {sizes[2]} bytes"
 
 
 def _hint(name: object, known: Mapping[str, object] | Sequence[str]) -> str:

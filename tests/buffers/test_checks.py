@@ -94,7 +94,7 @@ def test_a_near_miss_is_suggested():
     """A typing error is named, and what was probably meant."""
     buffers = allocate(SPEC)
     buffers["rewards"] = buffers.pop("reward")
-    with pytest.raises(ValueError, match=r"no such key \(.*\); is it 'rewards'\?"):
+    with pytest.raises(ValueError, match=r"no such key \(.*\); the nearest is 'rewards'\. Nothing"):
         check_buffers(buffers, SPEC)
 
 

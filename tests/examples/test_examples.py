@@ -19,14 +19,18 @@ SMALL: dict[str, tuple[list[str], str]] = {
     ),
     "vectorized_run.py": (["--num_envs=7", "--num_steps=80"], "episodes: True"),
     "sweep.py": (["--seconds=0.1", "--folder=."], "HybridVectorEnv("),
+    "self_play.py": (
+        ["--num_envs=16", "--num_steps=8", "--num_updates=1", "--num_games=10"],
+        "trained: wins",
+    ),
     "pinned_memory.py": (
         ["--num_envs=6", "--num_steps=10"],
         "bytes copied between the workers and torch: 0",
     ),
 }
 
-NEEDS = {"pinned_memory.py": "torch"}
-"""What an example needs that is not installed with the package."""
+NEEDS = {"pinned_memory.py": "torch", "self_play.py": "superdex.games"}
+"""What an example needs that is not installed with the package, or not everywhere."""
 
 
 def test_every_example_is_run():
@@ -38,7 +42,7 @@ def test_every_example_is_run():
 def test_example_runs(name: str, tmp_path):
     """It ends well, says what it promises and prints no warning."""
     if name in NEEDS:
-        pytest.importorskip(NEEDS[name])
+        pytest.importorskip(NEEDS[name], exc_type=ImportError)
     arguments, expected = SMALL[name]
     done = subprocess.run(
         [sys.executable, EXAMPLES / name, *arguments],

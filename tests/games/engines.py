@@ -25,6 +25,7 @@ FLAGS = [
 SOURCES = {
     "games": ["src/interface.cpp", "src/library.cpp"],
     "corridor": ["examples/corridor.cpp"],
+    "tic_tac_toe": ["src/interface.cpp", "examples/tic_tac_toe.cpp"],
     "countdown": ["src/interface.cpp", "tests/countdown.cpp"],
     "test_board": ["tests/test_board.cpp"],
     "test_batch": ["tests/test_batch.cpp", "src/interface.cpp", "src/library.cpp"],

@@ -40,7 +40,7 @@ def test_a_file_that_is_no_library_is_refused(tmp_path):
     ("old", "new", "message"),
     [
         ("#define SDG_INTERFACE_VERSION 1", "#define SDG_INTERFACE_VERSION 2", "version 2"),
-        ("  int32_t *plies; ", "  int32_t *extra;\n  int32_t *plies; ", "stamp"),
+        ("  int32_t *plies; ", "  int32_t *extra;\n  int32_t *plies; ", "and 256 bytes; expected"),
         ("sdg_observe", "sdg_look", "no function sdg_observe"),
     ],
 )

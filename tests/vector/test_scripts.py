@@ -340,6 +340,9 @@ def test_workers_in_native_code_end_with_their_parent(run, number):
     script = run(
         NATIVE
         + guarded("""
+            import signal
+
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # else ignored where nohup runs the tests
             envs = HybridVectorEnv([Native] * 2, 1)
             envs.reset()
             print(*envs.worker_pids, flush=True)

@@ -10,7 +10,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr;
 use std::sync::Mutex;
 
-const VERSION: u64 = 2;
+const VERSION: u64 = 1;
 const CELLS: i32 = 9;
 const MAGIC: i32 = 0x6372_6431;
 

@@ -91,10 +91,7 @@ std::int32_t sdg_describe(std::int32_t game, const std::int64_t* options,
   }
   if (!in_range(*entry, options)) return SDG_BAD_OPTION;
   return guarded([&] {
-    sdg_description about{};
-    about.size = sizeof about;
-    entry->describe(options, about);
-    *description = about;
+    *description = entry->describe(options);
     return SDG_OK;
   });
 }
@@ -110,9 +107,9 @@ std::int32_t sdg_create(std::int32_t game, const std::int64_t* options, const sd
   }
   if (!in_range(*entry, options)) return SDG_BAD_OPTION;
   return guarded([&]() -> std::int32_t {
-    sdg_description about{};
-    entry->describe(options, about);
-    if (settings->event_history > 0 && about.num_event_features == 0) return SDG_UNSUPPORTED;
+    if (settings->event_history > 0 && entry->describe(options).num_event_features == 0) {
+      return SDG_UNSUPPORTED;
+    }
     *batch = entry->create(options, *settings, seeds).release();
     return SDG_OK;
   });

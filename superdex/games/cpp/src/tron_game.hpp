@@ -52,7 +52,6 @@ struct Tron {
     about.num_state_fields = std::size(kStateFields);
     about.num_actions = kMoves;
     about.most_legal_actions = kMoves;
-    about.progress_action = -1;
     about.num_action_features = std::size(kActionFeatures);
     about.num_action_args = 2;
     about.num_event_features = std::size(kEventFeatures);

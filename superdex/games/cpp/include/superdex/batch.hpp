@@ -30,7 +30,7 @@ class Batch final : public sdg_batch {
         std::uint64_t most_numbers = Numbering::kMost)
       : rules_(options),
         settings_(settings),
-        about_(described(rules_)),
+        about_(described<G>(rules_)),
         fingerprint_(fingerprint(options)),
         events_({G::kSeats, settings.event_history, about_.num_event_features, about_.num_affected,
                  about_.num_affected_features},
@@ -155,12 +155,6 @@ class Batch final : public sdg_batch {
     RowClaims claims;
     ThreadPool pool;
   };
-
-  static sdg_description described(const typename G::Rules& rules) noexcept {
-    sdg_description about{};
-    G::describe(rules, about);
-    return about;
-  }
 
   [[nodiscard]] std::uint64_t fingerprint(const std::int64_t* options) const noexcept {
     std::uint64_t value = SDG_INTERFACE_VERSION;

@@ -45,7 +45,7 @@ struct Captured {
   static_assert(sizeof(Last<G>) == 4 * (G::kSeats + 3));
   static_assert(sizeof(Slot<G>) ==
                 sizeof(typename G::State) + 16 + sizeof(Last<G>) + 8 + 4 * (1 + G::kSeats % 2));
-  static_assert(sizeof(typename G::State) % 8 == 0);
+  static_assert(sizeof(typename G::State) % 8 == 0, "fill a game's State up to a multiple of 8 bytes");
 };
 
 // Whether a slot that came as bytes is one that playing leads to, as far as a batch relies on it.

@@ -62,4 +62,14 @@ concept Game =
       { view.action(number, numbers, bytes) } noexcept;  // either may be null
     };
 
+// A game's own description. What it leaves out is 0, and progress_action −1.
+template <Game G>
+sdg_description described(const typename G::Rules& rules) noexcept {
+  sdg_description about{};
+  about.size = sizeof about;
+  about.progress_action = -1;
+  G::describe(rules, about);
+  return about;
+}
+
 }  // namespace superdex

@@ -12,7 +12,7 @@ struct GameEntry {
   const char* name;
   std::span<const char* const> (*names)(std::int32_t kind) noexcept;
   std::span<const Option> (*options)() noexcept;
-  void (*describe)(const std::int64_t* options, sdg_description& description);
+  sdg_description (*describe)(const std::int64_t* options);
   std::unique_ptr<sdg_batch> (*create)(const std::int64_t* options, const sdg_settings& settings,
                                        const std::uint64_t* seeds);
 };
@@ -20,9 +20,7 @@ struct GameEntry {
 template <Game G>
 constexpr GameEntry entry() noexcept {
   return {G::kName, &G::names, &G::options,
-          [](const std::int64_t* options, sdg_description& description) {
-            G::describe(typename G::Rules(options), description);
-          },
+          [](const std::int64_t* options) { return described<G>(typename G::Rules(options)); },
           [](const std::int64_t* options, const sdg_settings& settings,
              const std::uint64_t* seeds) -> std::unique_ptr<sdg_batch> {
             return std::make_unique<Batch<G>>(options, settings, seeds);
