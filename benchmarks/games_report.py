@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from speed_report import quartiles, ratios
+from speed_report import label_logarithmic, quartiles, ratios
 
 __all__ = ["draw", "fixed_cost", "tables"]
 
@@ -44,11 +44,10 @@ def fixed_cost(report: Mapping[str, Any]) -> float | None:
 def draw(report: Mapping[str, Any], path: Path) -> None:
     """Draw environment steps per second, and what a step is spent on, over the number of games."""
     from matplotlib.figure import Figure
-    from matplotlib.ticker import EngFormatter
 
     comparisons = report["comparisons"]
     sizes = [each["num_envs"] for each in comparisons]
-    figure = Figure(figsize=(9.6, 4.2), layout="constrained")
+    figure = Figure(figsize=(9.6, 4.6), layout="constrained")
     speed, cost = figure.subplots(1, 2)
     for threads, colour in zip(report["num_threads"], _COLOURS, strict=False):
         plural = "s" if threads > 1 else ""
@@ -73,16 +72,17 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
     python = [_median(each["env_steps_per_second"]["python"]) for each in comparisons]
     speed.plot(sizes, python, "-x", color="black", label="plain Python", markersize=4)
     speed.set_ylabel("environment steps per second")
-    speed.yaxis.set_major_formatter(EngFormatter(sep=""))
     cost.set_ylabel("µs per environment step")
     for panel in (speed, cost):
         panel.set_xscale("log", base=2)
         panel.set_yscale("log")
-        panel.set_xticks(sizes, [str(size) for size in sizes])
+        label_logarithmic(panel)
+        panel.set_xticks(sizes, [str(size) for size in sizes], rotation=45)
         panel.minorticks_off()
         panel.set_xlabel("games, N")
         panel.grid(visible=True, which="major", alpha=0.3)
-        panel.legend(fontsize=7)
+    lines, labels = speed.get_legend_handles_labels()
+    figure.legend(lines, labels, loc="outside lower center", ncols=4, fontsize=8)
     processor = report["machine"]["processor"]
     figure.suptitle(f"Tron, {processor}; medians and quartiles", fontsize=9, color="#666666")
     figure.savefig(path, dpi=100)

@@ -11,7 +11,16 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["best_of_ours", "describe_run", "draw", "quartiles", "ratios", "tables", "write_page"]
+__all__ = [
+    "best_of_ours",
+    "describe_run",
+    "draw",
+    "label_logarithmic",
+    "quartiles",
+    "ratios",
+    "tables",
+    "write_page",
+]
 
 _BEGIN, _END = "<!-- measured: begin -->", "<!-- measured: end -->"
 _OURS = ("workers", "threads", "in_process")
@@ -172,8 +181,8 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
             panel.set_xlim(sizes[0] / 1.4, sizes[-1] * 1.4)
             panel.minorticks_off()
             panel.grid(visible=True, which="major", alpha=0.3)
-        _label_logarithmic(panels[0, column])
-        _label_logarithmic(panels[1, column])
+        label_logarithmic(panels[0, column])
+        label_logarithmic(panels[1, column])
     panels[0, 0].set_ylabel("environment steps per second")
     panels[1, 0].set_ylabel("µs per environment step")
     shown = {
@@ -210,12 +219,15 @@ def _draw_line(
         panel.fill_between(sizes, low, high, color=style["color"], alpha=0.12, linewidth=0)
 
 
-def _label_logarithmic(panel: Axes) -> None:
-    """Give a logarithmic axis a few plain numbers."""
-    from matplotlib.ticker import EngFormatter, LogLocator
+def label_logarithmic(panel: Axes) -> None:
+    """Give a logarithmic axis a few plain numbers, such as 0.5, 20 and 1k."""
+    from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator
 
+    large = EngFormatter(sep="")
     panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    panel.yaxis.set_major_formatter(EngFormatter(sep=""))
+    panel.yaxis.set_major_formatter(
+        FuncFormatter(lambda value, position: f"{value:g}" if value < 1 else large(value, position))
+    )
 
 
 def _splits_in_short(cores: int) -> dict[str, str]:
