@@ -49,9 +49,8 @@ FINAL_KEYS = ("final_board_tokens", "final_state")
 """Those that are only there where they were asked for."""
 
 
-def game_batch_spec(batch: GameBatch, *, final_observation: bool) -> BatchSpec:
-    """Return shapes and dtypes by key, in order."""
-    spec = batch.spec()
+def game_batch_spec(spec: BatchSpec, *, final_observation: bool) -> BatchSpec:
+    """Return shapes and dtypes by key, in order, from those of the engine's outputs."""
     return {
         key: spec[name]
         for key, name in _OUTPUT_OF.items()

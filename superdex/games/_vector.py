@@ -13,6 +13,7 @@ gave can be observed again.
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Any, NoReturn, SupportsIndex
 import numpy as np
 
 from superdex._limits import usable_cpus
+from superdex._memory import check_memory
 from superdex.buffers import BatchSpec, BoundBuffers, BufferedSteps, allocate
 from superdex.buffers._ids import first_id
 from superdex.buffers._primitives import Buffers
@@ -39,7 +41,7 @@ from superdex.games._interface import MOST_THREADS
 from superdex.games._keys import GameIds, bind_outputs, game_batch_spec
 from superdex.games._library import GameLibrary, load
 from superdex.games._names import FeatureNames
-from superdex.games._outputs import BoundOutputs
+from superdex.games._outputs import BoundOutputs, output_spec
 
 __all__ = ["VectorGameEnv"]
 
@@ -96,7 +98,7 @@ class VectorGameEnv(FeatureNames, BufferedSteps):
         ValueError: If an argument is out of its range, or there is no such game or option.
         NotImplementedError: If events are asked for that the game doesn't have.
         GameLibraryError: If there is no engine that can be used.
-        MemoryError: If memory or threads can't be had.
+        MemoryError: If a batch doesn't fit into memory, or threads can't be had.
 
     Example:
         >>> from superdex.games import VectorGameEnv
@@ -126,10 +128,18 @@ class VectorGameEnv(FeatureNames, BufferedSteps):
         if num_threads is None:
             num_threads = min(usable_cpus(), self.num_envs, MOST_THREADS)
         history = check_count("visible_event_history", visible_event_history, 0)
+        if max_actions is not None:
+            check_count("max_actions", max_actions, 1)
         if library is None:
             library = shipped_library()
         elif not isinstance(library, GameLibrary):
             library = load(library)
+        self.description = library.describe(game, options)
+        self.max_actions = max_actions or self.description.most_legal_actions
+        self.final_observation = bool(final_observation)
+        outputs = output_spec(self.description, self.num_envs, self.max_actions, history)
+        self._spec = game_batch_spec(outputs, final_observation=self.final_observation)
+        check_memory(sum(math.prod(a.shape) * a.dtype.itemsize for a in self._spec.values()))
         first = first_id()
         self._batch = library.create(
             self.num_envs,
@@ -137,7 +147,7 @@ class VectorGameEnv(FeatureNames, BufferedSteps):
             options,
             seeds=self._all_seeds(),
             num_threads=num_threads,
-            max_actions=max_actions,
+            max_actions=self.max_actions,
             event_history=history,
             max_episode_steps=max_episode_steps,
             first_state_id=first,
@@ -147,11 +157,7 @@ class VectorGameEnv(FeatureNames, BufferedSteps):
         self.auto_reset = bool(auto_reset)
         self.visible_event_history = history
         self.num_threads = self._batch.num_threads
-        self.max_actions = self._batch.max_actions
         self.max_episode_steps = max_episode_steps
-        self.final_observation = bool(final_observation)
-        self.description = self._batch.description
-        self._spec = game_batch_spec(self._batch, final_observation=self.final_observation)
         self._closed = False
 
     # ── what it is ──────────────────────────────────────────────────────────────────────────────

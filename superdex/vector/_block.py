@@ -22,9 +22,8 @@ from pathlib import Path
 from types import TracebackType
 
 import numpy as np
-import psutil
 
-from superdex._limits import available_memory, container_memory
+from superdex._memory import check_memory, mebibytes
 from superdex.vector._layout import Layout
 
 __all__ = ["Block"]
@@ -45,7 +44,7 @@ class Block:
 
     def __init__(self, layout: Layout, fd: int | None = None) -> None:
         if fd is None:
-            _check_memory(layout.nbytes - layout.nbytes_untouched)
+            check_memory(layout.nbytes - layout.nbytes_untouched)
         self.arrays: dict[str, np.ndarray] = {}
         self.fd = _nameless_file(layout.nbytes) if fd is None else fd
         try:
@@ -57,7 +56,7 @@ class Block:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise  # it wants a descriptor of its own
             raise MemoryError(
-                f"The batch needs a block of {_mebibytes(layout.nbytes)}, which the system refused "
+                f"The batch needs a block of {mebibytes(layout.nbytes)}, which the system refused "
                 f"({error.strerror}). Look for limits of this process (ulimit -v, ulimit -f), or "
                 "use fewer environments or smaller observations."
             ) from error
@@ -82,21 +81,6 @@ class Block:
         self.close()
 
 
-def _check_memory(nbytes: int) -> None:
-    """Raise `MemoryError` if there is less memory than that; its message has both numbers."""
-    available = available_memory()
-    if nbytes <= available:
-        return
-    container = container_memory()
-    if container is not None and container < psutil.virtual_memory().available:
-        room = f"the memory limit of its container (cgroup) leaves {_mebibytes(available)}"
-        advice = "Raise the limit, or use fewer environments or smaller observations."
-    else:
-        room = f"the machine has {_mebibytes(available)} available"
-        advice = "Use fewer environments or smaller observations."
-    raise MemoryError(f"The batch needs a block of {_mebibytes(nbytes)} and {room}. {advice}")
-
-
 def _nameless_file(nbytes: int) -> int:
     """Return the descriptor of a new empty file that has no name, with room for that size."""
     if hasattr(os, "memfd_create"):
@@ -106,14 +90,10 @@ def _nameless_file(nbytes: int) -> int:
     free = shutil.disk_usage(folder).free
     if nbytes > free:
         raise MemoryError(
-            f"The batch needs a block of {_mebibytes(nbytes)} and {folder}, where it is kept on "
-            f"this system, has {_mebibytes(free)} free. Point TMPDIR to another folder, or use "
+            f"The batch needs a block of {mebibytes(nbytes)} and {folder}, where it is kept on "
+            f"this system, has {mebibytes(free)} free. Point TMPDIR to another folder, or use "
             "fewer environments or smaller observations."
         )
     fd, path = tempfile.mkstemp(prefix="superdex-")
     Path(path).unlink()
     return fd
-
-
-def _mebibytes(nbytes: int) -> str:
-    return f"{nbytes / 2**20:,.0f} MiB"

@@ -249,3 +249,10 @@ def test_after_close_every_call_is_refused(make):
         with pytest.raises(ClosedError):
             call()
     assert digest(buffers) == before
+
+
+@pytest.mark.parametrize("num_envs", [10**9, 2**31 - 1])
+def test_more_games_than_memory_holds_are_refused(tron, num_envs):
+    """At once and with both numbers, not by the system when memory is full."""
+    with pytest.raises(MemoryError, match=r"needs a block of .* MiB and the .* MiB"):
+        VectorGameEnv("tron", num_envs, library=tron)

@@ -169,7 +169,7 @@ def test_too_large_ones_are_refused(make_workers, monkeypatch):
     envs = make_workers([Fixed] * 4, 2)
     envs.reset()
     before = descriptors()
-    monkeypatch.setattr("superdex.vector._block.available_memory", lambda: 10)
+    monkeypatch.setattr("superdex._memory.available_memory", lambda: 10)
     with pytest.raises(MemoryError, match="needs a block"):
         envs.allocate_buffers()
     monkeypatch.undo()

@@ -84,7 +84,7 @@ def test_a_block_larger_than_memory_is_refused_with_both_numbers(monkeypatch):
 def test_a_block_larger_than_the_containers_limit_is_refused_with_both_numbers(monkeypatch):
     """The message says that it is the container's, which the user may raise."""
     monkeypatch.setattr("superdex._limits.container_memory", lambda root: 3 * 2**20)
-    monkeypatch.setattr("superdex.vector._block.container_memory", lambda: 3 * 2**20)
+    monkeypatch.setattr("superdex._memory.container_memory", lambda: 3 * 2**20)
     before = open_descriptors()
     with pytest.raises(
         MemoryError,
@@ -97,9 +97,9 @@ def test_a_block_larger_than_the_containers_limit_is_refused_with_both_numbers(m
 def test_a_block_that_just_fits_is_made(monkeypatch):
     """Only what is larger is refused, not counting pages that may never be touched."""
     needed = LAYOUT.nbytes - LAYOUT.nbytes_untouched
-    monkeypatch.setattr("superdex.vector._block.available_memory", lambda: needed)
+    monkeypatch.setattr("superdex._memory.available_memory", lambda: needed)
     Block(LAYOUT).close()
-    monkeypatch.setattr("superdex.vector._block.available_memory", lambda: needed - 1)
+    monkeypatch.setattr("superdex._memory.available_memory", lambda: needed - 1)
     with pytest.raises(MemoryError):
         Block(LAYOUT)
 
