@@ -13,26 +13,20 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markdown import Markdown
 
 from contenders import Contender, take_rounds
 from game_contenders import Allocating, Bots, Into, PlainPython, Rules, record
 from games_report import draw, tables
-from speed_report import describe_run, write_page
+from report_command import add_options, as_command, counts, given_options, publish
 from superdex.bench import describe_commit, describe_machine, describe_versions
 
-_ROOT = Path(__file__).resolve().parents[1]
-_PAGE = _ROOT / "docs" / "explanation" / "games_speed.md"
-_STATIC = _ROOT / "docs" / "_static"
 # A tape has so many steps, and more of few games: their ends are counted.
 _FEWEST_STEPS, _FEWEST_ENV_STEPS = 200, 20_000
 
@@ -109,74 +103,25 @@ def measure(plan: Plan, console: Console) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, or read what was measured, then show and write it."""
     arguments = _build_parser().parse_args(argv)
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 160
     if arguments.source is not None:
         report = json.loads(arguments.source.read_text(encoding="utf-8"))
     else:
-        given = {
-            name: getattr(arguments, name)
-            for name in ("num_envs", "num_threads", "rounds", "seconds")
-            if getattr(arguments, name) is not None
-        }
+        given = given_options(arguments, "num_envs", "num_threads", "rounds", "seconds")
         plan = replace(QUICK if arguments.quick else FULL, **given)
         report = measure(plan, Console(stderr=True, highlight=False))
-        report["command"] = _command(given, quick=arguments.quick)
-    measured = f"{tables(report)}\n\n{describe_run(report)}"
-    console.print(Markdown(measured))
-    json_paths, plots = [arguments.json], [arguments.plot]
-    if arguments.docs:
-        json_paths.append(_STATIC / "games.json")
-        plots.append(_STATIC / "games.png")
-        write_page(measured, _PAGE)
-    for path in filter(None, json_paths):
-        path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    for path in filter(None, plots):
-        draw(report, path)
+        report["command"] = as_command("games.py", given, quick=arguments.quick)
+    publish(report, tables(report), draw, arguments, page="games_speed.md", name="games")
     return 0
-
-
-def _command(given: Mapping[str, Any], *, quick: bool) -> str:
-    """Return the command that measures the same, wherever it writes to."""
-    words = ["python", "benchmarks/games.py", *["--quick"] * quick]
-    for name, value in given.items():
-        text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-        words += [f"--{name}", text]
-    return shlex.join(words)
 
 
 def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description="Measure games in batches, by threads, and against plain Python."
     )
-    parser.add_argument("--quick", action="store_true", help="a glance, in less than a minute")
-    parser.add_argument("--num_envs", type=_counts, metavar="N[,N…]", help="games at a time")
-    parser.add_argument("--num_threads", type=_counts, metavar="T[,T…]", help="of the engine")
-    parser.add_argument("--rounds", type=int, help="rounds of each comparison")
-    parser.add_argument("--seconds", type=float, help="length of one turn")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write all figures as JSON")
-    parser.add_argument("--plot", type=Path, metavar="PATH", help="draw them, such as games.png")
-    parser.add_argument(
-        "--docs", action="store_true", help="write figures, plot and tables into docs/"
-    )
-    parser.add_argument(
-        "--from",
-        dest="source",
-        type=Path,
-        metavar="JSON",
-        help="measure nothing, and take what was measured before",
-    )
+    parser.add_argument("--num_envs", type=counts, metavar="N[,N…]", help="games at a time")
+    parser.add_argument("--num_threads", type=counts, metavar="T[,T…]", help="of the engine")
+    add_options(parser, plot="games.png")
     return parser
-
-
-def _counts(text: str) -> list[int]:
-    parts = text.split(",")
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise argparse.ArgumentTypeError(
-            f"expected whole numbers of at least 1 separated by commas; got {text!r}"
-        )
-    return [int(part) for part in parts]
 
 
 if __name__ == "__main__":

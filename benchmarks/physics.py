@@ -18,27 +18,22 @@ import datetime
 import importlib.metadata
 import json
 import os
-import shlex
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console
-from rich.markdown import Markdown
 
 from contenders import CONTENDERS, Contender, Field, Hybrid, take_rounds, why_not
 from limit import BareBatch, free_steps
 from physics_tasks import PHYSICS_TASKS, PhysicsTask
-from speed_report import describe_run, draw, tables, write_page
+from report_command import add_options, as_command, counts, given_options, publish
+from speed_report import draw, tables
 from superdex.bench import describe_commit, describe_machine, describe_versions
 
-_ROOT = Path(__file__).resolve().parents[1]
-_PAGE = _ROOT / "docs" / "explanation" / "speed.md"
-_STATIC = _ROOT / "docs" / "_static"
 _RIVALS = ("envpool", "stable-baselines3", "torch")
 _FEWEST_ROUNDS = 3
 
@@ -198,32 +193,15 @@ def measure(plan: Plan, console: Console) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, or read what was measured, then show and write it."""
     arguments = _build_parser().parse_args(argv)
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 160
     if arguments.source is not None:
         report = json.loads(arguments.source.read_text(encoding="utf-8"))
     else:
         plan = QUICK if arguments.quick else FULL
-        given = {
-            name: getattr(arguments, name)
-            for name in ("tasks", "num_envs", "rounds", "seconds", "minutes")
-            if getattr(arguments, name) is not None
-        }
+        given = given_options(arguments, "tasks", "num_envs", "rounds", "seconds", "minutes")
         with _native_messages_held() as terminal:
             report = measure(replace(plan, **given), Console(file=terminal, highlight=False))
-        report["command"] = _command(given, quick=arguments.quick)
-    measured = f"{tables(report)}\n\n{describe_run(report)}"
-    console.print(Markdown(measured))
-    json_paths, plots = [arguments.json], [arguments.plot]
-    if arguments.docs:
-        json_paths.append(_STATIC / "speed.json")
-        plots.append(_STATIC / "speed.png")
-        write_page(measured, _PAGE)
-    for path in filter(None, json_paths):
-        path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    for path in filter(None, plots):
-        draw(report, path)
+        report["command"] = as_command("physics.py", given, quick=arguments.quick)
+    publish(report, tables(report), draw, arguments, page="speed.md", name="speed")
     return 0
 
 
@@ -259,15 +237,6 @@ def _native_messages_held() -> Iterator[TextIO]:
             os.dup2(terminal.fileno(), 2)
 
 
-def _command(given: Mapping[str, Any], *, quick: bool) -> str:
-    """Return the command that measures the same, wherever it writes to."""
-    words = ["python", "benchmarks/physics.py", *["--quick"] * quick]
-    for name, value in given.items():
-        text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-        words += [f"--{name}", text]
-    return shlex.join(words)
-
-
 def _rival_versions() -> dict[str, str]:
     versions = {}
     for name in _RIVALS:
@@ -282,29 +251,15 @@ def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description="Compare superdex on physics with MuJoCo's own speed and other vectorizers."
     )
-    parser.add_argument("--quick", action="store_true", help="a glance, in less than a minute")
     parser.add_argument(
         "--tasks",
         type=_tasks,
         metavar="T[,T…]",
         help="; ".join(f"{task.name}: {task.title}" for task in PHYSICS_TASKS.values()),
     )
-    parser.add_argument("--num_envs", type=_counts, metavar="N[,N…]", help="environments in all")
-    parser.add_argument("--rounds", type=int, help="rounds of each comparison, at most")
-    parser.add_argument("--seconds", type=float, help="length of one turn")
+    parser.add_argument("--num_envs", type=counts, metavar="N[,N…]", help="environments in all")
     parser.add_argument("--minutes", type=float, help="what the whole run may take")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write all figures as JSON")
-    parser.add_argument("--plot", type=Path, metavar="PATH", help="draw them, such as speed.png")
-    parser.add_argument(
-        "--docs", action="store_true", help="write figures, plot and tables into docs/"
-    )
-    parser.add_argument(
-        "--from",
-        dest="source",
-        type=Path,
-        metavar="JSON",
-        help="measure nothing, and take what was measured before",
-    )
+    add_options(parser, plot="speed.png")
     return parser
 
 
@@ -314,15 +269,6 @@ def _tasks(text: str) -> list[str]:
         if name not in PHYSICS_TASKS:
             raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(PHYSICS_TASKS)}")
     return names
-
-
-def _counts(text: str) -> list[int]:
-    parts = text.split(",")
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise argparse.ArgumentTypeError(
-            f"expected whole numbers of at least 1 separated by commas; got {text!r}"
-        )
-    return [int(part) for part in parts]
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from rich.console import Console
 import physics
 from contenders import Contender, Field, take_rounds
 from physics_tasks import PHYSICS_TASKS
+from report_command import as_command
 
 
 class Counted(Contender):
@@ -82,7 +83,7 @@ def test_contender_that_would_take_too_long_is_left_out(
 def test_command_is_what_was_measured():
     """Where figures were written to is nobody's business."""
     given = {"num_envs": [16, 64], "minutes": 2.0}
-    assert physics._command(given, quick=True) == (
+    assert as_command("physics.py", given, quick=True) == (
         "python benchmarks/physics.py --quick --num_envs 16,64 --minutes 2.0"
     )
 
