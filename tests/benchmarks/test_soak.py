@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import json
 import mmap
@@ -32,6 +33,15 @@ def _small_heap():
     gc.freeze()
     yield
     gc.unfreeze()
+
+
+@pytest.fixture(autouse=True)
+def _alone_with_names():
+    """Wait for these tests in other processes: one makes names in /dev/shm, which all see."""
+    folder = os.open("/dev/shm", os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    yield
+    os.close(folder)
 
 
 class Leaking(Busy):
