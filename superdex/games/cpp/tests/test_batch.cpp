@@ -1,6 +1,7 @@
 // Batches through the C functions: threads, memory, numbers, and arguments that make no sense.
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -204,9 +205,45 @@ void arguments_that_make_no_sense_are_refused() {
   sdg_free(nullptr);
 }
 
+// Tron whose games wait, as they begin, until two do so at the same time.
+struct MeetingTron : tron::Tron {
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::int32_t kGrain = 1;
+  static inline std::atomic<int> beginning{0};
+  static inline std::atomic<bool> met{false};
+  static inline Clock::time_point patience;
+
+  static void expect_a_meeting() {
+    met = false;
+    patience = Clock::now() + std::chrono::seconds(20);
+  }
+  static void begin(const Rules& rules, State& state, std::uint64_t seed) noexcept {
+    ++beginning;
+    while (!met && Clock::now() < patience) {
+      if (beginning > 1) met = true;
+      std::this_thread::yield();
+    }
+    --beginning;
+    tron::Tron::begin(rules, state, seed);
+  }
+};
+
+void games_begin_on_all_threads() {
+  const std::int64_t options[] = {9, 7, 0, 0};
+  const sdg_settings settings{sizeof(sdg_settings), 64, 2, 4, 0, 0, 0, 0};
+  const std::vector<std::uint64_t> seeds(64, 1);
+  MeetingTron::expect_a_meeting();
+  Batch<MeetingTron> batch(options, settings, seeds.data());
+  CHECK(MeetingTron::met);
+  MeetingTron::expect_a_meeting();
+  CHECK(batch.reset(nullptr, 64, nullptr, nullptr, nullptr) == SDG_OK);
+  CHECK(MeetingTron::met);
+}
+
 }  // namespace
 
 int main() {
+  games_begin_on_all_threads();
   threads_change_nothing_and_nothing_is_allocated({30, 20, 0, 0});
   threads_change_nothing_and_nothing_is_allocated({9, 7, 2, 40});
   threads_change_nothing_and_nothing_is_allocated({64, 64, 64, 0});
