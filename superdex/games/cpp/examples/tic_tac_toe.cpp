@@ -57,8 +57,6 @@ struct TicTacToe {
     return {};
   }
   static void describe(const Rules&, sdg_description& about) noexcept {
-    about.num_seats = kSeats;
-    about.board_dtype = SDG_UINT8;
     about.board_ndim = 3;
     about.board_shape[0] = std::size(kPlanes);
     about.board_shape[1] = about.board_shape[2] = 3;

@@ -43,8 +43,6 @@ struct Tron {
   }
 
   static void describe(const Rules& rules, sdg_description& about) noexcept {
-    about.num_seats = kSeats;
-    about.board_dtype = SDG_UINT8;
     about.board_ndim = 3;
     about.board_shape[0] = kPlanes;
     about.board_shape[1] = rules.size.height;

@@ -54,8 +54,6 @@ struct Countdown {
     return {};
   }
   static void describe(const Rules&, sdg_description& about) noexcept {
-    about.num_seats = kSeats;
-    about.board_dtype = SDG_INT32;
     about.board_ndim = 1;
     about.board_shape[0] = 1;
     about.num_state_fields = std::size(kFields);
