@@ -17,7 +17,8 @@ import numpy as np
 from superdex.games import VectorGameEnv
 
 BOARD = {"width": 16, "height": 12}
-FEATURES = ("turn", "room", "margin")
+CELLS = BOARD["width"] * BOARD["height"]
+FEATURES = {"turn": 1, "room": CELLS, "margin": CELLS}  # and what each is divided by
 DISCOUNT = 0.97
 
 Batch = dict[str, np.ndarray]
@@ -37,8 +38,7 @@ class Choice(NamedTuple):
 def look_at(env: VectorGameEnv, batch: Batch) -> np.ndarray:
     """Return the features that the policy uses; numbers of cells as a share of the board."""
     columns = [env.action_feature_names.index(name) for name in FEATURES]
-    cells = BOARD["width"] * BOARD["height"]
-    features: np.ndarray = batch["action_features"][..., columns] / np.array([1, cells, cells])
+    features: np.ndarray = batch["action_features"][..., columns] / np.array([*FEATURES.values()])
     return features
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ __all__ = [
     "check_actions",
     "check_count",
     "check_seed",
+    "hint",
     "normalize_seeds",
 ]
 
@@ -32,6 +34,12 @@ def check_count(name: str, value: Any, least: int, most: int = int(_INT32.max)) 
     if not whole or not least <= value <= most:
         raise ValueError(f"{name} must be an integer from {least} to {most}, got {value!r}.")
     return int(value)
+
+
+def hint(name: object, known: Iterable[str]) -> str:
+    """Return a sentence with the known name that is nearest; empty where none is near."""
+    close = get_close_matches(str(name), list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def check_actions(actions: Any, count: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from superdex.buffers import BatchSpec, allocate
 from superdex.errors import BrokenError, ClosedError, GameLibraryError, StaleStateError
-from superdex.games._arguments import as_integers, as_mask, check_count
+from superdex.games._arguments import as_integers, as_mask, check_count, hint
 from superdex.games._description import GameDescription
 from superdex.games._interface import AUTO_RESET, KEEP_ILLEGAL, MOST_THREADS, Settings, Status
 from superdex.games._outputs import BoundOutputs, check_outputs, output_spec
@@ -303,7 +303,10 @@ class GameBatch:
         if not self.description.bots:
             raise NotImplementedError(f"The engine has no bots for {self.description.name}.")
         if bot not in self.description.bots:
-            raise ValueError(f"There is no bot {bot!r}, only {list(self.description.bots)}.")
+            raise ValueError(
+                f"There is no bot {bot!r}, only {list(self.description.bots)}."
+                f"{hint(bot, self.description.bots)}"
+            )
         numbers, address, count = self._rows(rows, None)
         moves = np.empty(count, np.int32)
         mask = as_mask(wanted, "wanted", count)

@@ -87,7 +87,7 @@ def read_names(
         if len(names) == most:
             raise GameLibraryError(
                 f"{library} contradicts itself: it has {most} {what} at most, and names more. "
-                "Build it anew."
+                "Correct what it describes, or return null past the last name."
             )
         try:
             names.append(name.decode())
@@ -139,7 +139,7 @@ def describe(
             value = shape if field == "board_shape" else getattr(about, field)
             raise GameLibraryError(
                 f"{library} describes arrays of impossible sizes: {field} of {game} is {value}, "
-                "against superdex_game.h. Build it anew."
+                "against superdex_game.h. Correct its sdg_describe."
             )
 
     def named(kind: int, what: str, count: int, *, optional: bool = False) -> tuple[str, ...]:
@@ -147,7 +147,7 @@ def describe(
         if len(names) != count and (names or not optional):
             raise GameLibraryError(
                 f"{library} contradicts itself: it names {len(names)} {what} of {game} and "
-                f"describes {count}. Build it anew."
+                f"describes {count}. Make sdg_describe and sdg_name agree."
             )
         return names
 

@@ -59,7 +59,7 @@ def include_dir() -> Path:
 def _advice() -> str:
     checkout = _CPP.parents[2]
     is_checkout = checkout.joinpath("pyproject.toml").is_file()
-    what = f"'{checkout}'" if is_checkout else "superdex-vector"
+    what = f"'{checkout}'" if is_checkout else "superdex-vector (in a clone: . for the name)"
     return (
         "superdex.games needs its engine, and there is none: it is built when superdex is "
         "installed, which takes a compiler for C++20. Install one (Debian and Ubuntu: apt-get "

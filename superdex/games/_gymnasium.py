@@ -68,6 +68,7 @@ class GymnasiumVectorGameEnv(VectorEnv[Any, Any, Any]):
         TypeError: If `final_observation` is given.
 
     Example:
+        >>> import numpy as np
         >>> from superdex.games import GymnasiumVectorGameEnv
         >>> with GymnasiumVectorGameEnv("tron", 4, seed=7) as env:
         ...     observation, info = env.reset()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
 
 from superdex.errors import GameLibraryError
-from superdex.games._arguments import check_count
+from superdex.games._arguments import check_count, hint
 from superdex.games._batch import GameBatch
 from superdex.games._description import GameDescription, describe, read_names
 from superdex.games._elf import is_cut_short
@@ -61,7 +60,7 @@ class GameLibrary:
             if not least <= usual <= greatest:
                 raise GameLibraryError(
                     f"{self.path} contradicts itself: its option {name} is {usual} where none is "
-                    f"given, and has to lie in {least} to {greatest}. Build it anew."
+                    f"given, and has to lie in {least} to {greatest}. Correct its sdg_option_range."
                 )
             found[name] = (usual, least, greatest)
         return found
@@ -149,7 +148,7 @@ class GameLibrary:
         if game not in self.games:
             raise ValueError(
                 f"{self.path} has no game {game!r}, only {list(self.games)}."
-                f"{_hint(game, self.games)}"
+                f"{hint(game, self.games)}"
             )
         return self.games.index(game)
 
@@ -165,7 +164,7 @@ class GameLibrary:
             if name not in known:
                 raise ValueError(
                     f"{self.games[number]} has no option {name!r}, only {list(known)}."
-                    f"{_hint(name, known)}"
+                    f"{hint(name, known)}"
                 )
             _, least, greatest = known[name]
             what = f"Option {name} of {self.games[number]}"
@@ -183,7 +182,7 @@ class GameLibrary:
         if names and not hasattr(self._functions, function):
             raise GameLibraryError(
                 f"{self.path} contradicts itself: it names the {what} {list(names)} and has no "
-                f"function {function}. Build it anew."
+                f"function {function}. Define it, or leave the names out."
             )
         return names
 
@@ -216,8 +215,9 @@ def load(path: str | Path) -> GameLibrary:
                 continue
             raise GameLibraryError(
                 f"{path} is no game library of interface version {INTERFACE_VERSION}: it has no "
-                f"function {name}. Build it with the superdex_game.h that lies in "
-                "superdex.games.include_dir()."
+                f"function {name}. Define it as superdex_game.h says, which lies in "
+                "superdex.games.include_dir(); a game on superdex's C++ headers is built together "
+                "with interface.cpp, in the folder src beside it."
             ) from error
         function.restype = result
         function.argtypes = arguments
@@ -234,8 +234,3 @@ def load(path: str | Path) -> GameLibrary:
 def _read_stamp(stamp: int) -> str:
     sizes = [stamp >> shift & 0xFFFF for shift in (32, 16, 0)]
     return f"version {stamp >> 48}, structs of {sizes[0]}, {sizes[1]} and {sizes[2]} bytes"
-
-
-def _hint(name: object, known: Mapping[str, object] | Sequence[str]) -> str:
-    close = get_close_matches(str(name), list(known), n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""

@@ -441,3 +441,12 @@ def test_the_end_of_an_episode_can_be_observed_again(build, name):
     batch.observe(shown)
     for final in finals:
         assert (shown.arrays[final] == 7).all()
+
+
+def test_a_near_miss_of_a_bot_gets_a_suggestion(tron):
+    """The command line takes `alphabeta`; the call says what it is named."""
+    with (
+        tron.create(1) as batch,
+        pytest.raises(ValueError, match="Did you mean 'alpha_beta'"),
+    ):
+        batch.bot_moves("alphabeta")

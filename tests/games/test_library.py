@@ -41,7 +41,7 @@ def test_a_file_that_is_no_library_is_refused(tmp_path):
     [
         ("#define SDG_INTERFACE_VERSION 1", "#define SDG_INTERFACE_VERSION 2", "version 2"),
         ("  int32_t *plies; ", "  int32_t *extra;\n  int32_t *plies; ", "and 256 bytes; expected"),
-        ("sdg_observe", "sdg_look", "no function sdg_observe"),
+        ("sdg_observe", "sdg_look", "no function sdg_observe.*interface.cpp"),
     ],
 )
 def test_a_stale_library_is_refused(build, tmp_path, old, new, message):

@@ -7,8 +7,8 @@ import subprocess
 import numpy as np
 import pytest
 
-from superdex.games import VectorGameEnv
-from tests.games.engines import CPP
+from superdex.games import VectorGameEnv, load
+from tests.games.engines import CPP, FLAGS, run
 
 LINES = np.array(
     [[0, 1, 2], [3, 4, 5], [6, 7, 8], [0, 3, 6], [1, 4, 7], [2, 5, 8], [0, 4, 8], [2, 4, 6]]
@@ -56,6 +56,23 @@ def test_a_game_that_names_no_progress_action_has_none(built):
     """What a description leaves out is not taken for action 0."""
     with VectorGameEnv("tic_tac_toe", 1, library=built) as env:
         assert env.description.progress_action == -1
+
+
+def test_a_description_cannot_contradict_what_the_game_writes(build, tmp_path):
+    """Seats and the board's type are those that the batch was compiled with, whatever it says."""
+    if build.compiler is None:
+        pytest.skip("there is no C++ compiler")
+    source = (CPP / "examples" / "tic_tac_toe.cpp").read_text()
+    wrong = "about.num_seats = 1, about.board_dtype = SDG_INT32, about.board_ndim = 3;"
+    assert "about.board_ndim = 3;" in source
+    game = tmp_path / "wrong.cpp"
+    game.write_text(source.replace("about.board_ndim = 3;", wrong))
+    made = tmp_path / "wrong.so"
+    sources = [CPP / "src" / "interface.cpp", game]
+    run(build.compiler, *FLAGS, "-O0", "-shared", f"-I{CPP / 'include'}", *sources, "-o", made)
+    description = load(made).describe()
+    assert description.num_seats == 2
+    assert description.board_dtype == np.uint8
 
 
 def test_a_state_of_an_odd_size_is_explained(build, tmp_path):
