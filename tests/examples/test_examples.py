@@ -2,11 +2,10 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+from tests.examples.modules import EXAMPLES
 
 SMALL: dict[str, tuple[list[str], str]] = {
     "quickstart.py": (

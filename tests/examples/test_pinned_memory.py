@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import weakref
 from contextlib import contextmanager
 from mmap import PAGESIZE
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from superdex.vector import HybridVectorEnv
+from tests.examples.modules import load_example
 from tests.vector.envs import walks
 
 torch: Any = pytest.importorskip("torch")
-
-PATH = Path(__file__).parents[2] / "examples" / "pinned_memory.py"
 
 
 class Cuda:
@@ -64,12 +61,7 @@ def cuda(monkeypatch) -> Cuda:
 
 @pytest.fixture
 def example() -> Any:
-    spec = importlib.util.spec_from_file_location("pinned_memory", PATH)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_example("pinned_memory")
 
 
 @pytest.fixture

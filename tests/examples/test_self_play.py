@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 
-pytest.importorskip("superdex.games", exc_type=ImportError)
+from tests.examples.modules import load_example
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "self_play.py"
+pytest.importorskip("superdex.games", exc_type=ImportError)
 
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
     """The example as a module."""
-    spec = importlib.util.spec_from_file_location("self_play", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_example("self_play")
 
 
 def test_a_seat_is_credited_with_what_it_chose(example):
