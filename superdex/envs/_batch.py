@@ -10,7 +10,8 @@ scene and back when the environment itself is used: by a reset, a call, a look a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -57,9 +58,11 @@ class SceneEnvBatch:
         self._check(envs)
         self._envs = envs
         self._batch = MujocoBatch(first._scene, len(envs), num_threads, first.varied_fields)
+        self._batch.read_from(self._read_derived)
         self._body = _body(first, self._batch)
         self._adopt_fields(envs)
         self._set_anew = _set_by_before_step(self._body)
+        self._check_reads()
         self._adopt_fields(envs)
         self._check_memories(envs)
         self._remember(first)
@@ -88,6 +91,46 @@ class SceneEnvBatch:
             raise NotBatchable(f"a {type(first._scene).__name__} is no MujocoScene")
         if not first._loaded_share().is_shared:
             raise NotBatchable(f"its {cls.__name__} has a scene of its own")
+
+    def _check_reads(self) -> None:
+        """Check that the hooks read nothing that a batch does not have.
+
+        Raises:
+            TypeError: One of them does.
+        """
+        if not self._batch.is_exact:
+            return  # a class whose reads are known
+        from superdex.scenes._batch_data import NotInBatchError
+
+        body = self._body
+        attributes = vars(body)
+        before = dict(attributes)
+        try:
+            for name, hook in self._hooks_in_order(body):
+                try:
+                    with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
+                        hook()
+                except NotInBatchError as error:
+                    raise TypeError(f"{type(body).__name__}.{name} can't run: {error}.") from None
+                except Exception:  # the first step will say what is wrong with the hook
+                    return
+        finally:
+            attributes.clear()
+            attributes.update(before)
+
+    def _hooks_in_order(self, body: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
+        """Yield the hooks of a step as functions to try, each with what those before returned."""
+        action = body._action_layout.rows(np.zeros((len(self._envs), body._action_layout.size)))
+        yield "_before_step", body._before_step
+        yield "_apply_action", lambda: body._apply_action(action)
+        seen: list[Any] = []
+        yield "_make_observation", lambda: seen.extend(body._make_observation())
+        observation, info = seen
+        yield (
+            "_compute_reward_terms",
+            lambda: body._compute_reward_terms(action, observation, info),
+        )
+        yield "_check_stop_criteria", lambda: body._check_stop_criteria(observation, info)
 
     def _adopt_fields(self, envs: Sequence[SceneEnv]) -> None:
         for name in envs[0].array_fields:
@@ -216,13 +259,18 @@ class SceneEnvBatch:
             return  # it was never reset
         self._check_memory(env)
         share = env._loaded_share()
-        self._batch.states[row] = share.read_state()
+        self._batch.take(row, share.read_state())
         if share.variation is not self._variations[row]:
             self._variations[row] = share.variation
             self._batch.vary(env.varied_fields, row, share.variation)
         self._elapsed_steps[row] = env._elapsed_steps or 0
         for name in env.array_fields:
             getattr(self._body, name)[row] = getattr(env, name)
+
+    def _read_derived(self, row: int, name: str) -> Any:
+        """Return a derived quantity in the scene's state of an environment; None without one."""
+        env = self._envs[row]
+        return None if env._elapsed_steps is None else env._loaded_share().read_derived(name)
 
     def _remember(self, env: SceneEnv) -> None:
         """Remember what an environment remembers, to compare others with."""
@@ -265,7 +313,7 @@ class SceneEnvBatch:
         share = env._loaded_share()
         if env._elapsed_steps is None:
             return
-        share.read_state()[:] = self._batch.states[row]
+        share.go_on(self._batch.origin_of(row), self._batch.states[row])
         env._elapsed_steps = int(self._elapsed_steps[row])
         for name in env.array_fields:
             value = getattr(self._body, name)[row]

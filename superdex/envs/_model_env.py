@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from superdex.envs._scene_env import SceneEnv
 from superdex.scenes import MujocoScene
+from superdex.scenes._known import is_known
 
 # Finite, so that nobody who scales by the bounds meets an infinity, and never exceeded.
 _LARGEST = float(np.finfo(np.float32).max)
@@ -75,8 +76,8 @@ class ModelEnv(SceneEnv):
             if not fits:
                 spec.option.timestep = self._dt
             edit(spec)
-            # No field beside the state: these environments measure from qpos, which is in it.
-            return MujocoScene.from_spec(spec, fields=()), None
+            # These environments measure from qpos, which is in the state; others may not.
+            return MujocoScene.from_spec(spec, only_fields=is_known(type(self))), None
 
         self._load_scene(repr(tuple(fields.values())), build, fields=fields)
 

@@ -168,6 +168,30 @@ class SceneShare:
         """Return the numbers of this environment's state in the scene, live; it was reset."""
         return self.data.scene.read_state(self._state)  # type: ignore[attr-defined]
 
+    def read_derived(self, name: str) -> Any:
+        """Return a derived quantity of this environment's state, live; it was reset."""
+        return self.data.scene.read_derived(self._state, name)  # type: ignore[attr-defined]
+
+    def go_on(self, origin: tuple[Any, int] | None, numbers: Any) -> None:
+        """Have the state that steps led to which were made elsewhere, in a batch.
+
+        Args:
+            origin: The state before the last of them, and how many timesteps it was; None where
+                only the numbers of the state count, or there were none.
+            numbers: Those of the present state.
+        """
+        if origin is None:
+            self.read_state()[:] = numbers
+            return
+        took_turn = self.take_turn()
+        try:
+            self.restore()
+            self.data.scene.repeat_steps(*origin, numbers)  # type: ignore[attr-defined]
+            self.keep()
+        finally:
+            if took_turn:
+                self.give_turn()
+
     def vary(self, names: Sequence[str], values: Mapping[str, Any]) -> None:
         """Give this environment values of model fields of its own, in place of earlier ones."""
         self.variation = self.data.scene.vary(names, values)  # type: ignore[attr-defined]

@@ -16,6 +16,7 @@ import numpy as np
 from mujoco.batch import Batch
 from numpy.typing import NDArray
 
+from superdex.scenes._batch_data import BatchData, Reader
 from superdex.scenes._mujoco import UNSTABLE, MujocoScene
 from superdex.scenes._variation import Variation, needs_constants
 
@@ -35,8 +36,10 @@ class MujocoBatch:
         model: The scene's model.
         data: Fields as on `MjData`, with a leading axis of simulations: `data.qpos` is (K, nq), and
             `data.joint("hinge").qpos` (K, 1). Those of the state (positions, velocities, controls,
-            applied forces) can be written; derived ones are those of the last step.
+            applied forces) can be written; derived ones are those of the last step. Of a scene
+            that saves everything, they are what each simulation's own `MjData` would hold.
         states: (K, size of the state) float64, live.
+        is_exact: Whether derived fields are each simulation's own.
     """
 
     def __init__(
@@ -48,7 +51,9 @@ class MujocoBatch:
     ) -> None:
         scene.apply_variation(None)
         self.model: mujoco.MjModel = scene.model
-        self.data: Any = Batch(scene.model, count, num_threads)
+        self.is_exact = scene.saves_everything
+        make = BatchData if self.is_exact else Batch
+        self.data: Any = make(scene.model, count, num_threads)
         self.states: NDArray[np.float64] = self.data.state
         self._scene = scene
         self._own = {name: np.array(attrgetter(name)(scene.model)) for name in varied_fields}
@@ -65,6 +70,24 @@ class MujocoBatch:
             ids: Which simulations, sorted; all if None.
         """
         self.data.step(ids, self._scene.count_substeps(dt) * count)
+
+    def read_from(self, read: Reader) -> None:
+        """Have derived fields of simulations that come from the scene read by a function."""
+        if self.is_exact:
+            self.data.read_from(read)
+
+    def take(self, row: int, state: NDArray[np.float64]) -> None:
+        """Take over a simulation from the scene, where it was reset or used by itself."""
+        self.states[row] = state
+        if self.is_exact:
+            self.data.take(row)
+
+    def origin_of(self, row: int) -> tuple[NDArray[np.float64], int] | None:
+        """Return the state before the last call of `step` for a simulation, and its substeps.
+
+        None where it was not stepped since it came from its scene, or only its state counts.
+        """
+        return self.data.origin_of(row) if self.is_exact else None
 
     def take_unstable(self) -> NDArray[np.bool_] | None:
         """Return which simulations became unstable since the last look, (K,), or None for none.

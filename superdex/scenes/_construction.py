@@ -36,12 +36,16 @@ from numpy.typing import NDArray
 
 from superdex.errors import StateCaptureUnsupported
 from superdex.scenes._guard import ModelGuard
+from superdex.scenes._known import is_known
 from superdex.scenes._manager import SceneManager
 from superdex.scenes._mujoco import MujocoScene
 from superdex.scenes._seat import Seat, Turns
 from superdex.scenes._seated import SeatedEnv, take_seat
 
 _Simulation: TypeAlias = "tuple[mujoco.MjModel, mujoco.MjData]"
+
+_FIELDS = ("xpos", "xipos")
+"""All that Gymnasium's own environments read before a step, beside the state."""
 
 _STATE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 _CALLBACKS = "act_bias act_dyn act_gain contactfilter control passive sensor".split()
@@ -188,13 +192,15 @@ class _Construction:
             )
             return True
         if self._found is None:
-            self._seat = self._register(model, data)
+            self._seat = self._register(model, data, is_known=_is_known(env))
         else:
             image = _image_of(model)
             if not np.array_equal(image, self._found.built):
                 self._refused.add(self._found.turns.name)
                 self._wanted = image
                 return False
+            if not _is_known(env):
+                self._found.turns.scene.save_everything()
             self._seat = Seat(self._found.turns, self._manager)
         self._seat.turns.occupant = self._seat
         take_seat(env, self._seat)
@@ -225,11 +231,14 @@ class _Construction:
         if self._seat is None:
             self._manager.release_scene(self._found.turns.name)
 
-    def _register(self, model: mujoco.MjModel, data: mujoco.MjData) -> Seat:
+    def _register(self, model: mujoco.MjModel, data: mujoco.MjData, *, is_known: bool) -> Seat:
         """Make a scene of model and data, which a constructor was the first to get."""
         names = (f"{self._prefix} #{number}" for number in itertools.count(1))
         name = next(name for name in names if name not in self._manager)
-        scene = MujocoScene(model, data=data, fields=self._fields)
+        fields = dict.fromkeys([*_FIELDS, *self._fields])
+        scene = MujocoScene(model, data=data, fields=tuple(fields), only_fields=True)
+        if not is_known:
+            scene.save_everything()
         image = _image_of(model)
         shared = SharedModel(
             Turns(scene, name),
@@ -303,6 +312,15 @@ def _state_of(model: mujoco.MjModel, data: mujoco.MjData) -> NDArray[np.float64]
     state = np.empty(mujoco.mj_stateSize(model, _STATE))
     mujoco.mj_getState(model, data, state, _STATE)
     return state
+
+
+def _is_known(env: gym.Env[Any, Any]) -> bool:
+    """Return whether environment and wrappers are Gymnasium's own."""
+    classes = [type(env.unwrapped)]
+    while isinstance(env, gym.Wrapper):
+        classes.append(type(env))
+        env = env.env
+    return is_known(*classes)
 
 
 def _close(env: Any) -> None:

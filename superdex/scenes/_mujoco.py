@@ -4,11 +4,13 @@ Why `mjSTATE_INTEGRATION`: positions and velocities alone (`mjSTATE_PHYSICS`), e
 plug-in state (`mjSTATE_FULLPHYSICS`), leave out the solver's warm start, controls and applied
 forces, and trajectories part at the first contact.
 
-Why some `MjData` fields beside it: after `mj_step`, derived quantities such as `xpos` describe the
-moment before the last step. An environment that reads one of them before it steps, say to measure
-how far a body moved, would read its sibling's. `mj_forward` after the restore is no cure: it
-computes the field at the present state, one step later than a loop without sharing reads it, and
-rewards differ by 1e-4. So the fields that are read before a step are saved with the state.
+Why everything derived beside it: after `mj_step`, derived quantities such as `qfrc_bias` or `xpos`
+describe the moment before the last substep. An environment that reads one of them before it steps,
+to compensate gravity or to measure how far a body moved, would read its sibling's. `mj_forward`
+after the restore is no cure: it computes them at the present state, one substep later than a loop
+without sharing reads them, and rewards differ by 1e-4. So all that the `MjData` holds is saved with
+the state, in a few copies of memory (`_memory`); nobody has to say what is read. Environments that
+are known to read nothing derived before a step save fields by name instead, or none.
 """
 
 from __future__ import annotations
@@ -26,14 +28,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from superdex.errors import ClosedError, SceneMismatch, StateCaptureUnsupported
-from superdex.scenes._exchange import check_numbers, digest_of, numbers_of, put_numbers
+from superdex.scenes._exchange import digest_of
 from superdex.scenes._guard import ModelGuard
+from superdex.scenes._saved_state import SIGNATURE, SavedState, StateSaver
 from superdex.scenes._variation import Variation, Variations
 
 if TYPE_CHECKING:
     from superdex.scenes._drawing import Camera, Drawing
 
-_SIGNATURE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 # The warnings after which MuJoCo resets a simulation.
 UNSTABLE = slice(mujoco.mjtWarning.mjWARN_BADQPOS.value, mujoco.mjtWarning.mjWARN_BADQACC.value + 1)
 # How far dt may be from a whole number of timesteps, as a share: 1/60 is no binary number.
@@ -49,8 +51,12 @@ class MujocoScene:
     Args:
         model: The compiled model.
         data: Data of that model, which the scene takes over; by default it makes its own.
-        fields: `MjData` array fields saved beside the state, because an environment reads them
-            before it steps. Name `()` where none does: it makes a capture cheaper.
+        fields: `MjData` array fields that environments read before they step. It is a hint, which
+            nobody needs to give: everything that the data hold is saved with each state.
+        only_fields: Save no derived quantity but `fields`. A state is then a kilobyte instead of
+            10 to 100, and a restore some microseconds quicker, but a hook that reads another
+            derived quantity before the physics moves reads a sibling's. `check_scene_env` of
+            `superdex.testing` finds such a hook.
 
     Example:
         >>> from superdex.scenes import MujocoScene
@@ -73,22 +79,23 @@ class MujocoScene:
         model: mujoco.MjModel,
         *,
         data: mujoco.MjData | None = None,
-        fields: Sequence[str] = ("xpos", "xipos"),
+        fields: Sequence[str] = (),
+        only_fields: bool = False,
     ) -> None:
         self._model: mujoco.MjModel | None = model
         self._data: mujoco.MjData | None = mujoco.MjData(model) if data is None else data
-        self._field_names = tuple(fields)
-        self._fields = tuple(self._field_view(name) for name in fields)
+        # Checked even where they are but a hint.
+        named = StateSaver(model, self.data, fields, everything=False)
+        self._saver: Any = named if only_fields else StateSaver(model, self.data)
         self._timestep = float(model.opt.timestep)
-        self._state_size = mujoco.mj_stateSize(model, _SIGNATURE)
-        self._scratch = np.empty(self._state_size)
-        self._states: dict[int, tuple[NDArray[np.float64], ...]] = {}
-        self._free: list[tuple[NDArray[np.float64], ...]] = []
+        self._scratch = np.empty(mujoco.mj_stateSize(model, SIGNATURE))
+        self._states: dict[int, SavedState] = {}
+        self._free: list[SavedState] = []
         self._substeps: dict[float, int] = {}
         self._stepping = threading.Lock()
         self._warnings = self._data.warning.number[UNSTABLE]
-        # What the saved fields held before refresh(); None once the scene moved on.
-        self._before_refresh: tuple[NDArray[Any], ...] | None = None
+        # What the data held before refreshed(); None once the scene moved on.
+        self._before_refresh: SavedState | None = None
         self._drawings: dict[tuple[int, int], Drawing] = {}
         self._guard: ModelGuard | None = None
         self._variations: Variations | None = None
@@ -96,22 +103,26 @@ class MujocoScene:
 
     @classmethod
     def from_xml_path(
-        cls, path: str | PathLike[str], *, fields: Sequence[str] = ("xpos", "xipos")
+        cls, path: str | PathLike[str], *, fields: Sequence[str] = (), only_fields: bool = False
     ) -> MujocoScene:
         """Build a scene from an MJCF or URDF file."""
-        return cls(mujoco.MjModel.from_xml_path(fspath(path)), fields=fields)
+        model = mujoco.MjModel.from_xml_path(fspath(path))
+        return cls(model, fields=fields, only_fields=only_fields)
 
     @classmethod
-    def from_xml_string(cls, xml: str, *, fields: Sequence[str] = ("xpos", "xipos")) -> MujocoScene:
+    def from_xml_string(
+        cls, xml: str, *, fields: Sequence[str] = (), only_fields: bool = False
+    ) -> MujocoScene:
         """Build a scene from MJCF text."""
-        return cls(mujoco.MjModel.from_xml_string(xml), fields=fields)
+        model = mujoco.MjModel.from_xml_string(xml)
+        return cls(model, fields=fields, only_fields=only_fields)
 
     @classmethod
     def from_spec(
-        cls, spec: mujoco.MjSpec, *, fields: Sequence[str] = ("xpos", "xipos")
+        cls, spec: mujoco.MjSpec, *, fields: Sequence[str] = (), only_fields: bool = False
     ) -> MujocoScene:
         """Build a scene from an `MjSpec`, which is compiled and may be dropped."""
-        return cls(spec.compile(), fields=fields)
+        return cls(spec.compile(), fields=fields, only_fields=only_fields)
 
     @property
     def model(self) -> mujoco.MjModel:
@@ -127,6 +138,18 @@ class MujocoScene:
             raise _closed()
         return self._data
 
+    @property
+    def saves_everything(self) -> bool:
+        """Whether all derived quantities are saved with a state, or fields by name alone."""
+        return self._saver.everything
+
+    def save_everything(self) -> None:
+        """From now on save all derived quantities with each state.
+
+        Those of a state that was captured before are computed when it is restored.
+        """
+        self._saver.everything = True
+
     def capture_state(self) -> int:
         """Set the present state aside and return the handle that restores it.
 
@@ -139,14 +162,8 @@ class MujocoScene:
         # The first of the states in existence looks for all: no check per step.
         if not self._states:
             self._check_capturable(self._model)
-        # Buffers of released handles serve again, so that a step allocates none.
-        if self._free:
-            saved = self._free.pop()
-        else:
-            saved = (np.empty(self._state_size), *map(np.empty_like, self._fields))
-        mujoco.mj_getState(self._model, self._data, saved[0], _SIGNATURE)
-        for place, view in zip(saved[1:], self._fields, strict=True):
-            place[...] = view
+        # Memory of released handles serves again, so that a step allocates none.
+        saved = self._saver.save(self._free.pop() if self._free else None)
         handle = _next_handle()
         self._states[handle] = saved
         return handle
@@ -154,20 +171,22 @@ class MujocoScene:
     def restore_state(self, handle: int, /) -> None:
         """Put a captured state back; the clock goes back too, and the handle stays valid.
 
-        Derived quantities other than the saved fields are those of whoever stepped last;
-        `refresh` computes them.
+        Derived quantities are as they were when it was captured. Of a scene with `only_fields`
+        those are its `fields`; others are those of whoever stepped last, and `refresh` computes
+        them.
 
         Raises:
             ValueError: The handle was released, or is another scene's.
             ClosedError: The scene is closed.
         """
+        self._saver.load(self._saved(handle))
+        self._before_refresh = None
+
+    def _saved(self, handle: int) -> SavedState:
         saved = self._states.get(handle)
         if saved is None:
             raise self._unknown(handle)
-        mujoco.mj_setState(self._model, self._data, saved[0], _SIGNATURE)
-        for place, view in zip(saved[1:], self._fields, strict=True):
-            view[...] = place
-        self._before_refresh = None
+        return saved
 
     def release_state(self, handle: int, /) -> None:
         """Give a handle back; it is invalid from then on.
@@ -199,7 +218,10 @@ class MujocoScene:
             )
         try:
             self._before_refresh = None
-            mujoco.mj_step(self._model, self._data, count)
+            if self._saver.everything:
+                self._saver.step(count)
+            else:
+                mujoco.mj_step(self._model, self._data, count)
         finally:
             self._stepping.release()
 
@@ -219,10 +241,32 @@ class MujocoScene:
         Raises:
             ValueError: The handle was released, or is another scene's.
         """
-        saved = self._states.get(handle)
-        if saved is None:
-            raise self._unknown(handle)
-        return saved[0]
+        return self._saved(handle).numbers
+
+    def read_derived(self, handle: int, name: str, /) -> NDArray[Any]:
+        """Return a derived quantity of a captured state, live; everything must be saved.
+
+        Raises:
+            ValueError: The handle was released, or is another scene's.
+            KeyError: It has no fixed size.
+        """
+        snapshot = self._saved(handle).snapshot
+        assert snapshot is not None, "a scene that saves everything has snapshots"
+        return self._saver.memory.read(snapshot, name)
+
+    def repeat_steps(
+        self, before: NDArray[np.float64], count: int, after: NDArray[np.float64]
+    ) -> None:
+        """Leave in the scene what steps left that were made elsewhere, by a batch say.
+
+        Args:
+            before: The `mjSTATE_INTEGRATION` before them.
+            count: How many timesteps.
+            after: The present state, in which controls may have been changed since.
+        """
+        self._saver.repeat(before, count, after)
+        self.take_unstable()  # it was seen when they were made
+        self._before_refresh = None
 
     def export_state(self, handle: int | None = None) -> dict[str, Any]:
         """Return a captured state, or the present one, as arrays that fit any scene of this model.
@@ -238,17 +282,9 @@ class MujocoScene:
             ClosedError: The scene is closed.
         """
         if handle is not None:
-            saved = self._states.get(handle)
-            if saved is None:
-                raise self._unknown(handle)
-            state, *fields = (array.copy() for array in saved)
-            return {
-                "integration": state,
-                "fields": dict(zip(self._field_names, fields, strict=True)),
-            }
+            return self._saver.export(self._saved(handle))
         self._check_capturable(self.model)
-        views = self._before_refresh or self._fields
-        return numbers_of(self.model, self.data, dict(zip(self._field_names, views, strict=True)))
+        return self._saver.export(self._saver.save(), self._before_refresh)
 
     def check_state(self, numbers: dict[str, Any]) -> None:
         """Check that what `export_state` returned is a state of this scene's model.
@@ -256,7 +292,7 @@ class MujocoScene:
         Raises:
             ValueError: It is not, or it lacks a field that is saved here.
         """
-        check_numbers(self.model, self._named_fields(), numbers)
+        self._saver.check(numbers)
 
     def import_state(self, numbers: dict[str, Any]) -> int:
         """Set an exported state aside here and return the handle that restores it.
@@ -265,13 +301,14 @@ class MujocoScene:
             ValueError: As `check_state`.
         """
         self.check_state(numbers)
-        fields = numbers["fields"]
-        handle = _next_handle()
-        self._states[handle] = (
-            numbers["integration"].copy(),
-            *(fields[name].copy() for name in self._field_names),
-        )
-        return handle
+        present = self._saver.save(self._free.pop() if self._free else None)
+        try:
+            self._saver.load_numbers(numbers)
+            self.take_unstable()  # it was seen when the state was made
+            return self.capture_state()
+        finally:
+            self._saver.load(present)
+            self._free.append(present)
 
     def put_state(self, numbers: dict[str, Any]) -> None:
         """Put an exported state into the scene, with all that derives from it.
@@ -280,7 +317,8 @@ class MujocoScene:
             ValueError: As `check_state`.
         """
         self.check_state(numbers)
-        put_numbers(self.model, self.data, self._named_fields(), numbers)
+        self._saver.load_numbers(numbers)
+        self.take_unstable()
         self._before_refresh = None
 
     def digest(self) -> str:
@@ -298,9 +336,6 @@ class MujocoScene:
             self._digest = digest
         return digest
 
-    def _named_fields(self) -> dict[str, NDArray[Any]]:
-        return dict(zip(self._field_names, self._fields, strict=True))
-
     def refresh(self) -> None:
         """Compute derived quantities at the present state, which stays as it is to the bit.
 
@@ -308,26 +343,34 @@ class MujocoScene:
         where environments without sharing read what `mj_step` left, one timestep behind.
         """
         model, data, state = self.model, self.data, self._scratch
-        mujoco.mj_getState(model, data, state, _SIGNATURE)
+        mujoco.mj_getState(model, data, state, SIGNATURE)
         mujoco.mj_forward(model, data)
-        mujoco.mj_setState(model, data, state, _SIGNATURE)
+        mujoco.mj_setState(model, data, state, SIGNATURE)
+        self._saver.has_origin = False
 
     @contextmanager
-    def refreshed(self) -> Iterator[None]:
-        """Inside, derived quantities are those of the present state; then the saved fields go back.
+    def refreshed(self, *, with_contact_forces: bool = False) -> Iterator[None]:
+        """Inside, derived quantities are those of the present state; then they are as before.
 
         So a look at the scene leaves no trace in what is computed later. Changes that the body
-        makes to the state stay; where it steps or restores, the saved fields are the new ones.
+        makes to the state stay. Where it steps, restores, or computes derived quantities itself,
+        those are the new ones.
+
+        Args:
+            with_contact_forces: Compute what `mj_forward` leaves out too: `cacc`, `cfrc_int` and
+                `cfrc_ext`.
         """
-        before = tuple(view.copy() for view in self._fields)
+        before = self._saver.save()
         self.refresh()
+        if with_contact_forces:
+            mujoco.mj_rnePostConstraint(self.model, self.data)
+        looked = self._saver.save() if self._saver.everything else before
         self._before_refresh = before
         try:
             yield
         finally:
             if self._before_refresh is before:
-                for view, value in zip(self._fields, before, strict=True):
-                    view[...] = value
+                self._saver.put_derived_back(before, looked)
                 self._before_refresh = None
 
     def protect_model(self) -> None:
@@ -395,6 +438,7 @@ class MujocoScene:
     def reset(self) -> None:
         """Put the model's default state in place, for scenes whose state can't be captured."""
         mujoco.mj_resetData(self.model, self.data)
+        self._saver.has_origin = False
         self._before_refresh = None
 
     def render(self, camera: Camera = -1, width: int = 640, height: int = 480) -> NDArray[np.uint8]:
@@ -427,8 +471,8 @@ class MujocoScene:
         self._states.clear()
         self._substeps.clear()
         self._free.clear()
-        self._fields = ()
         self._warnings = np.zeros(0, np.int32)  # the other one is a view of the data
+        self._saver = _Closed()
         self._before_refresh = self._guard = self._variations = None
         self._model = self._data = None
 
@@ -448,20 +492,6 @@ class MujocoScene:
             )
         self._substeps[dt] = count
         return count
-
-    def _field_view(self, name: str) -> NDArray[Any]:
-        """Return the live view of one `MjData` array field."""
-        view: Any = getattr(self.data, name, None)
-        if isinstance(view, np.ndarray) and view.size == 0:
-            # Empty in this model, or in the arena, whose arrays come and go with each step.
-            from mujoco.batch import DATA_FIELDS
-
-            view = view if name in DATA_FIELDS else None
-        if not isinstance(view, np.ndarray):
-            raise ValueError(
-                f"fields must name array fields of MjData that exist between steps, got {name!r}"
-            )
-        return view
 
     @staticmethod
     def _check_capturable(model: mujoco.MjModel) -> None:
@@ -486,6 +516,13 @@ class MujocoScene:
             f"State {handle!r} is not this scene's: it was released already or was captured from "
             "another scene"
         )
+
+
+class _Closed:
+    """Stands in for what a closed scene no longer has."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise _closed()
 
 
 def _closed() -> ClosedError:

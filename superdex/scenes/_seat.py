@@ -124,18 +124,24 @@ class Seat:
     def refresh(self) -> None:
         """Compute derived quantities at the own state, which must be in the scene.
 
-        The scene's fields stay as the last step left them: they are saved with the state, so that
-        they are what they would be without sharing.
+        What is saved with the state stays as the last step left it: that is what it would be
+        without sharing.
         """
+        if self.turns.scene.saves_everything:
+            return
         with self.turns.scene.refreshed():
             # As `MujocoEnv` does after each step: mj_forward leaves contact forces out.
             mujoco.mj_rnePostConstraint(self.model, self.data)
 
     def visit(self) -> None:
-        """Put the own state into the scene for someone who looks from outside of any turn."""
+        """Put the own state into the scene for someone who looks from outside of any turn.
+
+        Whoever did so once may do it before each step, and look at anything.
+        """
         if self.begin():
             try:
                 self.refresh()
+                self.turns.scene.save_everything()
             finally:
                 self.end()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -139,16 +139,13 @@ class OwnPhysics:
 
     left_out = frozenset({"model", "data", "mujoco_renderer"})
     _fields = ("xpos", "xipos")
-    """What Gymnasium's environments read before a step, as in `share_mujoco`."""
+    """What a state must have at least: one from a shared scene has no more than it needs."""
 
     def __init__(self, env: Any) -> None:
-        self._env = env
-        known = type(env).__module__.partition(".")[0] in ("gymnasium", "superdex")
-        self._more: tuple[str, ...] = ()
-        if not known:  # what it reads before a step
-            from superdex.scenes._exchange import sized_fields
+        from superdex.scenes._saved_state import StateSaver
 
-            self._more = sized_fields(env.model)
+        self._env = env
+        self._saver = StateSaver(env.model, env.data)
 
     def tag(self) -> dict[str, str]:
         """Return the model, which may have been changed since the last time."""
@@ -158,37 +155,23 @@ class OwnPhysics:
 
     def capture(self) -> Any:
         """See `Physics.capture`."""
-        from superdex.scenes._exchange import numbers_of
         from superdex.scenes._mujoco import MujocoScene
 
         MujocoScene._check_capturable(self._env.model)
-        names = dict.fromkeys([*self._fields, *self._more])
-        return numbers_of(self._env.model, self._env.data, self._views(names))
+        return self._saver.export(self._saver.save())
 
     def check(self, state: Any) -> None:
         """See `Physics.check`."""
-        from superdex.scenes._exchange import check_numbers
-
-        check_numbers(self._env.model, self._views(self._names_in(state)), state)
+        self._saver.check(state, required=self._fields)
 
     def restore(self, state: Any) -> None:
         """See `Physics.restore`."""
-        from superdex.scenes._exchange import put_numbers
-
-        views = self._views(self._names_in(state))
-        put_numbers(self._env.model, self._env.data, views, state)
+        self._saver.load_numbers(state)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
         """It is always its turn."""
         yield
-
-    def _names_in(self, state: Any) -> list[str]:
-        """Return the fields to put back: a state from a shared scene has no more than it needs."""
-        return [*self._fields, *(name for name in self._more if name in state["fields"])]
-
-    def _views(self, names: Iterable[str]) -> dict[str, Any]:
-        return {name: getattr(self._env.data, name) for name in names}
 
 
 def _digest(env: Any, scene: Any) -> str:

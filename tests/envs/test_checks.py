@@ -55,11 +55,11 @@ class GoodEnv(SceneEnv):
 
 
 class ReadsUnsavedField(GoodEnv):
-    """Measures from a field that is neither in the state nor declared."""
+    """Measures from a field that it said it would not read."""
 
     def scene(self):
         xml = BALL.format(mass=1)
-        return "ball", lambda: (MujocoScene.from_xml_string(xml, fields=()), None)
+        return "ball", lambda: (MujocoScene.from_xml_string(xml, only_fields=True), None)
 
     def _before_step(self):
         self.x_before = float(self._scene.data.xpos[1, 0])

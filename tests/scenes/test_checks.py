@@ -27,15 +27,10 @@ FALLING = """
 class WithoutWarmStart(MujocoScene):
     """Saves positions and velocities only, as is often taken for enough."""
 
-    def capture_state(self):
-        handle = super().capture_state()
-        self._states[handle] += (self.data.qpos.copy(), self.data.qvel.copy())
-        return handle
-
     def restore_state(self, handle, /):
-        if handle not in self._states:
-            raise self._unknown(handle)
-        self.data.qpos[:], self.data.qvel[:] = self._states[handle][-2:]
+        nq, nv = self.model.nq, self.model.nv
+        numbers = self.read_state(handle)  # time, positions, velocities, …
+        self.data.qpos[:], self.data.qvel[:] = numbers[1 : 1 + nq], numbers[1 + nq : 1 + nq + nv]
 
 
 class WithoutForces(MujocoScene):

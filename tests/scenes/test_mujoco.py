@@ -214,7 +214,7 @@ def test_refresh_computes_derived_quantities_and_leaves_the_state(scene):
     scene.refresh()
     moved = scene.data.xpos.copy()
     handle = scene.capture_state()
-    assert np.array_equal(scene._states[handle][0], scene._states[before][0])
+    assert np.array_equal(scene.read_state(handle), scene.read_state(before))
     fresh = mujoco.MjData(scene.model)
     fresh.qpos[:] = scene.data.qpos
     fresh.mocap_pos[:] = scene.data.mocap_pos

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -35,6 +35,13 @@ class MujocoEnvBatch(SceneEnvBatch):
     def __init__(self, envs: Sequence[SceneEnv], num_threads: int = 1) -> None:
         super().__init__(envs, num_threads)
         self._hooks = cast("MujocoEnv", self._body)
+
+    def _hooks_in_order(self, body: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
+        action = np.zeros_like(body._agent.ctrl)
+        before: list[Any] = []
+        yield "_measured_before", lambda: before.append(body._measured_before())
+        yield "_observed", body._observed
+        yield "_judge", lambda: body._judge(action, before[0])
 
     def step(
         self,

@@ -36,6 +36,7 @@ from superdex.envs._scene_env import Info, SceneEnv
 from superdex.envs.mujoco._batch import UNHEALTHY_REASON, MujocoEnvBatch
 from superdex.envs.mujoco._rendering import Rendering
 from superdex.scenes import MujocoScene
+from superdex.scenes._known import is_known
 
 Judgement: TypeAlias = tuple[Any, Any, Info]
 """Reward, whether unhealthy, and info; each for one environment or with a leading axis."""
@@ -120,8 +121,8 @@ class MujocoEnv(SceneEnv):
             screen = model.vis.global_
             screen.offwidth = max(screen.offwidth, width)
             screen.offheight = max(screen.offheight, height)
-            # What is read before a step, environments remember themselves.
-            return MujocoScene(model, fields=()), None
+            # What is read before a step, these environments remember themselves.
+            return MujocoScene(model, only_fields=is_known(type(self))), None
 
         changed = os.stat(path).st_mtime_ns  # noqa: PTH116
         self._load_scene(repr((path, changed, width, height)), build)
