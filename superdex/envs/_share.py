@@ -157,6 +157,18 @@ class SceneShare:
             if self.varies:
                 self.data.scene.apply_variation(self.variation)  # type: ignore[attr-defined]
 
+    def visit(self) -> None:
+        """Put this environment's state into the scene for someone who looks outside of any turn.
+
+        Whoever did so once may do it before each step, and look at anything.
+        """
+        if self.is_shared and self.take_turn():
+            try:
+                self.data.scene.save_everything()  # type: ignore[attr-defined]  # a MujocoScene
+                self.restore()
+            finally:
+                self.give_turn()
+
     def restore_initial(self) -> None:
         """Put the state that the scene was built with into it."""
         if self.data.initial_state is None:

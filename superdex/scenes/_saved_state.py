@@ -215,7 +215,7 @@ class StateSaver:
                     continue
                 raise ValueError(
                     f"The state lacks the field {name!r}, which environments may read before a "
-                    f"step here: expected {sorted(required)}, got {sorted(saved)}."
+                    f"step here: expected {len(required)} fields, got {sorted(saved) or 'none'}."
                 )
             view = getattr(self._data, name)
             if saved[name].shape != view.shape or saved[name].dtype != view.dtype:
@@ -225,7 +225,13 @@ class StateSaver:
                 )
 
     def load_numbers(self, numbers: dict[str, Any]) -> None:
-        """Put plain numbers that were checked into the data, with all that derives from them."""
+        """Put plain numbers that were checked into the data, with all that derives from them.
+
+        Where they hold more than the named fields, something else is read before a step, so
+        everything is saved from then on.
+        """
+        if not self.everything and set(self._derived()) <= set(numbers["fields"]):
+            self.everything = True
         state, fields, origin = numbers["integration"], numbers["fields"], numbers.get("origin")
         if origin is not None:
             self.repeat(origin, 1, state)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode
 from tests.envs.derived import VARIANTS, XML, fields_of, look, onlooker
 
+from superdex.envs import StopReasons
+from superdex.states import VectorState
 from superdex.vector import HybridVectorEnv
 
 SETTINGS = {"control_frequency": 50, "simulation_frequency": 200, "steps_per_episode": 7}
@@ -167,3 +170,67 @@ def test_fields_of_the_family_are_all_there_are():
     """The family looks at some sixty fields at least, and leaves out those written in part."""
     assert len(fields_of("Euler")) > 60
     assert set(fields_of("Euler")) - set(fields_of("implicitfast")) <= {"wrap_xpos", "wrap_obj"}
+
+
+def through_functions(data, model):
+    """Return what MuJoCo's functions make of the data, and its contacts and constraints."""
+    jacobian, force = np.zeros((3, model.nv)), np.zeros(6)
+    mujoco.mj_jacSite(model, data, jacobian, None, 0)
+    mass = np.zeros((model.nv, model.nv))
+    mujoco.mj_fullM(model, data, mass)
+    forces = [force.copy() for i in range(data.ncon) if mujoco.mj_contactForce(model, data, i, force) is None]
+    distances = [contact.dist for contact in data.contact]
+    mujoco.mj_rnePostConstraint(model, data)
+    parts = [jacobian, mass, data.cfrc_ext, data.energy, [data.ncon, data.nefc], data.efc_force]
+    numbers = np.concatenate([np.ravel(part) for part in (*parts, *forces, distances)])
+    return np.concatenate([numbers, np.zeros(600)])[:600]
+
+
+class ThroughFunctions(onlooker(names=["qpos"])):
+    """Reads the data before it steps by functions that take it, contacts included."""
+
+    def __init__(self, cfg=None, **overrides):
+        super().__init__(cfg, **overrides)
+        self._setup_observation_space(seen=Box(-np.inf, np.inf, (600,), np.float64))
+        self.array_hooks = False
+
+    def _before_step(self):
+        self.seen = through_functions(self._scene.data, self._scene.model)
+
+    def _apply_action(self, action):
+        data = self._scene.data
+        data.ctrl[:] = action["push"] + 0.01 * data.ncon
+        data.qfrc_applied[:] = 0.1 * data.qfrc_bias
+
+    def _make_observation(self):
+        return {"seen": getattr(self, "seen", np.zeros(600))}, {}
+
+    def _check_stop_criteria(self, observation, info):
+        return StopReasons.where(terminated={"Tilted": abs(self._scene.data.qpos[1]) > 0.6})
+
+
+def test_functions_that_take_the_data_see_the_environments_own():
+    """Jacobians, mass matrix, contact forces, constraints: shared as alone, after restores too."""
+    stories = []
+    for shared in (False, True):
+        with vector(ThroughFunctions, batched=False, shared=shared) as envs:
+            stories.append(story(envs, seed=11))
+    for step, (got, expected) in enumerate(zip(*stories, strict=True)):
+        assert np.array_equal(got, expected), f"result {step} differs"
+    assert max(np.abs(result[:, 100:]).max() for result in stories[0]) > 0
+
+
+def test_contacts_are_exact_in_another_process():
+    """A state that went through a file, into another vector, has the contacts of the last step."""
+    actions = np.random.default_rng(0).uniform(-1, 1, (12, NUM_ENVS, 3)).astype(np.float32)
+    with vector(ThroughFunctions, batched=False) as envs:
+        envs.reset(seed=2)
+        for action in actions[:6]:
+            envs.step(action)
+        file = envs.capture_states().to_bytes()
+        expected = [envs.step(action).observation for action in actions[6:]]
+    for shared in (True, False):
+        with vector(ThroughFunctions, batched=False, shared=shared) as envs:
+            envs.restore_states(VectorState.from_bytes(file))
+            got = [envs.step(action).observation for action in actions[6:]]
+        assert np.array_equal(got, expected), f"shared={shared}"

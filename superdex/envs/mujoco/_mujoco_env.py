@@ -277,7 +277,14 @@ class MujocoEnv(SceneEnv):
 
     @property
     def data(self) -> mujoco.MjData:
-        """The data of the scene; inside `own_state()` they are this environment's."""
+        """The data of the scene, holding this environment's state until a sibling takes its turn.
+
+        Derived quantities are what the last step left, or inside `own_state()` the present ones.
+        What is written there outside of `own_state()` is gone with the next step.
+        """
+        share = self._share
+        if share is not None:
+            share.visit()
         return self._scene.data
 
     @property
