@@ -189,7 +189,7 @@ class SceneShare:
 
         Args:
             origin: The state before the last of them, and how many timesteps it was; None where
-                only the numbers of the state count, or there were none.
+                there were none, or only the numbers of the state count.
             numbers: Those of the present state.
         """
         if origin is None:

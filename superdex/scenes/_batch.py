@@ -83,7 +83,7 @@ class MujocoBatch:
             self.data.take(row)
 
     def origin_of(self, row: int) -> tuple[NDArray[np.float64], int] | None:
-        """Return the state before the last call of `step` for a simulation, and its substeps.
+        """Return the state before the last step of a simulation, and its substeps.
 
         None where it was not stepped since it came from its scene, or only its state counts.
         """

@@ -1,8 +1,8 @@
 """Derived fields of a batch, for each simulation what its own `MjData` would hold.
 
 `mujoco.batch.Batch` copies derived fields out after each call, for the simulations and the fields
-that the call is about. Three things are left to do, so that a hook which is written for arrays reads
-what it would read of one simulation:
+that the call is about. Three things are left to do, so that a hook which is written for arrays
+reads what it would read of one simulation:
 
 - A simulation that comes from a scene (it was reset there, say) brings along what the scene held.
 - A field that is asked for after a step, for the first time, is that of the step: it is repeated.
@@ -98,7 +98,7 @@ class BatchData(Batch):  # type: ignore[misc]  # MuJoCo is not typed
             self._take_field(row, name, field)
 
     def origin_of(self, row: int) -> tuple[NDArray[np.float64], int] | None:
-        """Return the state before the last call that stepped a simulation, and its substeps.
+        """Return the state before the last step of a simulation, and its substeps.
 
         None where it was not stepped since it came from its scene.
         """

@@ -30,7 +30,13 @@ from numpy.typing import NDArray
 
 from superdex.errors import StateCaptureUnsupported
 
-__all__ = ["DataMemory", "Snapshot"]
+__all__ = ["STATE_FIELDS", "DataMemory", "Snapshot"]
+
+STATE_FIELDS = frozenset(
+    "qpos qvel act history plastic qacc_warmstart plugin_state ctrl qfrc_applied xfrc_applied "
+    "eq_active mocap_pos mocap_quat userdata".split()
+)
+"""The arrays of `mjSTATE_INTEGRATION`; the time is no array."""
 
 _FIRST = "solver_niter"
 """The first member that is saved; before it lie sizes, which stay, and solver statistics."""
@@ -95,6 +101,11 @@ class DataMemory:
         self._arena = _bytes_at(raw.arena or start, raw.narena)
         self._used = np.frombuffer(_bytes_at(start + structure.parena.offset, 8), np.int64)
         self._places = self._find_places(structure, raw)
+        # The state's arrays are the first of the buffer; between them lie some that don't matter.
+        ends = [self._end_of(name) for name in STATE_FIELDS if name in self._places]
+        self._state = self._spans[1][: max([self._begin, *ends]) - self._begin]
+        self._time_offset = structure.time.offset - first
+        self._time = np.frombuffer(_bytes_at(start + structure.time.offset, 8), np.uint8)
         self.arrays = tuple(
             name
             for name, (_, dtype, shape) in self._places.items()
@@ -126,6 +137,21 @@ class DataMemory:
         self._used[0] = used
         self._arena[:used] = snapshot.arena[:used]
 
+    def save_state(self) -> NDArray[np.uint8]:
+        """Return what `mj_step` starts from, as bytes that `load_state` puts back."""
+        return np.concatenate((self._time, self._state))
+
+    def state_in(self, snapshot: Snapshot) -> NDArray[np.uint8]:
+        """Return what `save_state` would have returned when a snapshot was taken."""
+        fixed, begin = snapshot.fixed, self._begin
+        time = fixed[self._time_offset : self._time_offset + 8]
+        return np.concatenate((time, fixed[begin : begin + self._state.size]))
+
+    def load_state(self, state: NDArray[np.uint8]) -> None:
+        """Put back what `mj_step` starts from; what derives from it is left as it is."""
+        self._time[:] = state[:8]
+        self._state[:] = state[8:]
+
     def holds(self, snapshot: Snapshot) -> bool:
         """Return whether the data hold just what was saved of them."""
         members, buffer = self._spans
@@ -144,8 +170,11 @@ class DataMemory:
             KeyError: There is no such array or number in it.
         """
         offset, dtype, shape = self._places[name]
-        size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-        return snapshot.fixed[offset : offset + size].view(dtype).reshape(shape)
+        return snapshot.fixed[offset : self._end_of(name)].view(dtype).reshape(shape)
+
+    def _end_of(self, name: str) -> int:
+        offset, dtype, shape = self._places[name]
+        return offset + dtype.itemsize * int(np.prod(shape, dtype=np.int64))
 
     def _find_places(
         self, structure: type[ctypes.Structure], raw: Any

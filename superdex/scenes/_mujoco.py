@@ -86,7 +86,7 @@ class MujocoScene:
         self._data: mujoco.MjData | None = mujoco.MjData(model) if data is None else data
         # Checked even where they are but a hint.
         named = StateSaver(model, self.data, fields, everything=False)
-        self._saver: Any = named if only_fields else StateSaver(model, self.data)
+        self._saver = named if only_fields else StateSaver(model, self.data)
         self._timestep = float(model.opt.timestep)
         self._scratch = np.empty(mujoco.mj_stateSize(model, SIGNATURE))
         self._states: dict[int, SavedState] = {}
@@ -241,7 +241,7 @@ class MujocoScene:
         Raises:
             ValueError: The handle was released, or is another scene's.
         """
-        return self._saved(handle).numbers
+        return self._saver.numbers_of(self._saved(handle))
 
     def read_derived(self, handle: int, name: str, /) -> NDArray[Any]:
         """Return a derived quantity of a captured state, live; everything must be saved.
@@ -257,11 +257,11 @@ class MujocoScene:
     def repeat_steps(
         self, before: NDArray[np.float64], count: int, after: NDArray[np.float64]
     ) -> None:
-        """Leave in the scene what steps left that were made elsewhere, by a batch say.
+        """Leave in the scene what substeps left that were made elsewhere, by a batch say.
 
         Args:
             before: The `mjSTATE_INTEGRATION` before them.
-            count: How many timesteps.
+            count: How many.
             after: The present state, in which controls may have been changed since.
         """
         self._saver.repeat(before, count, after)
@@ -346,7 +346,7 @@ class MujocoScene:
         mujoco.mj_getState(model, data, state, SIGNATURE)
         mujoco.mj_forward(model, data)
         mujoco.mj_setState(model, data, state, SIGNATURE)
-        self._saver.has_origin = False
+        self._saver.origin = None
 
     @contextmanager
     def refreshed(self, *, with_contact_forces: bool = False) -> Iterator[None]:
@@ -438,7 +438,7 @@ class MujocoScene:
     def reset(self) -> None:
         """Put the model's default state in place, for scenes whose state can't be captured."""
         mujoco.mj_resetData(self.model, self.data)
-        self._saver.has_origin = False
+        self._saver.origin = None
         self._before_refresh = None
 
     def render(self, camera: Camera = -1, width: int = 640, height: int = 480) -> NDArray[np.uint8]:
@@ -472,7 +472,7 @@ class MujocoScene:
         self._substeps.clear()
         self._free.clear()
         self._warnings = np.zeros(0, np.int32)  # the other one is a view of the data
-        self._saver = _Closed()
+        self._saver = _Closed()  # type: ignore[assignment]  # it refuses every use
         self._before_refresh = self._guard = self._variations = None
         self._model = self._data = None
 

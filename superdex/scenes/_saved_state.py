@@ -1,53 +1,61 @@
 """The state of one simulation, saved with what derives from it, in memory or as plain numbers.
 
-In memory a saved state is put back into the `MjData` that it was taken of, in microseconds. As plain
-numbers it fits the data of any equal model, in any process. Numbers that come from a file are only
-values of arrays, never sizes or pointers. So contacts and constraints, whose number changes from
-step to step, are computed again: MuJoCo repeats the substep that left them, from the state before
-it, the *origin*.
+In memory a saved state is put back into the `MjData` that it was taken of, in microseconds. As
+plain numbers it fits the data of any equal model, in any process. Numbers that come from a file
+are only values of arrays, never sizes or pointers. So contacts and constraints, whose number
+changes from step to step, are computed again: MuJoCo repeats the substeps that left them, from
+their origin.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from superdex.scenes._memory import DataMemory, Snapshot
+from superdex.scenes._memory import STATE_FIELDS, DataMemory, Snapshot
 
-__all__ = ["SIGNATURE", "SavedState", "StateSaver"]
+__all__ = ["SIGNATURE", "Origin", "SavedState", "StateSaver"]
 
 SIGNATURE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 """Why not less: see `_mujoco`."""
 
-_IN_STATE = frozenset(
-    "qpos qvel act history plastic qacc_warmstart plugin_state ctrl qfrc_applied xfrc_applied "
-    "eq_active mocap_pos mocap_quat userdata".split()
-)
+
+class Origin(NamedTuple):
+    """Where derived quantities come from.
+
+    Attributes:
+        state: Bytes of the state before the last substeps; they are never written to.
+        num_substeps: How many they were.
+    """
+
+    state: NDArray[np.uint8]
+    num_substeps: int
 
 
 class SavedState:
     """What `StateSaver.save` took.
 
     Attributes:
-        numbers: The `mjSTATE_INTEGRATION`.
+        numbers: The `mjSTATE_INTEGRATION`; of a snapshot it counts once `StateSaver.numbers_of`
+            was asked for it.
         fields: Copies of the fields that are saved by name.
         snapshot: Everything that the data held; None where only fields are saved.
-        origin: The state before the last substep.
-        has_origin: Whether repeating that substep gives what the data held.
+        has_numbers: Whether `numbers` count, and may have been changed since.
+        origin: What the data held can be computed from it again; None where it can't be.
     """
 
-    __slots__ = ("fields", "has_origin", "numbers", "origin", "snapshot")
+    __slots__ = ("fields", "has_numbers", "numbers", "origin", "snapshot")
 
     def __init__(self, size: int, fields: Iterable[NDArray[Any]]) -> None:
         self.numbers: NDArray[np.float64] = np.empty(size)
         self.fields = tuple(map(np.empty_like, fields))
         self.snapshot: Snapshot | None = None
-        self.origin: NDArray[np.float64] = np.empty(0)
-        self.has_origin = False
+        self.has_numbers = False
+        self.origin: Origin | None = None
 
 
 class StateSaver:
@@ -62,7 +70,7 @@ class StateSaver:
     Attributes:
         everything: As given; it may be set later.
         fields: Live views of the named fields.
-        has_origin: Whether the derived quantities are those that the last substep of `step` left.
+        origin: Of the last `step`; None where something else was computed since.
     """
 
     def __init__(
@@ -80,8 +88,7 @@ class StateSaver:
         self.everything = everything
         self._size = mujoco.mj_stateSize(model, SIGNATURE)
         self._memory: DataMemory | None = None
-        self._origin = np.empty(self._size)
-        self.has_origin = False
+        self.origin: Origin | None = None
 
     @property
     def memory(self) -> DataMemory:
@@ -104,40 +111,50 @@ class StateSaver:
             StateCaptureUnsupported: See `memory`.
         """
         saved = SavedState(self._size, self.fields) if into is None else into
+        if self.everything:
+            # Not the numbers: they are in the snapshot, and MuJoCo's call costs as much again.
+            saved.snapshot = self.memory.save(saved.snapshot)
+            saved.has_numbers = False
+            saved.origin = self.origin
+            return saved
         mujoco.mj_getState(self._model, self._data, saved.numbers, SIGNATURE)
+        saved.has_numbers = True
         for place, view in zip(saved.fields, self.fields, strict=True):
             place[...] = view
-        if self.everything:
-            saved.snapshot = self.memory.save(saved.snapshot)
-            saved.has_origin = self.has_origin
-            if self.has_origin:
-                if not saved.origin.size:
-                    saved.origin = np.empty(self._size)
-                saved.origin[:] = self._origin
         return saved
 
+    def numbers_of(self, saved: SavedState) -> NDArray[np.float64]:
+        """Return the `mjSTATE_INTEGRATION` of what was saved; writing to it changes the state."""
+        if not saved.has_numbers:
+            assert saved.snapshot is not None, "it has the one or the other"
+            present = self.memory.save()
+            self.memory.load(saved.snapshot)
+            mujoco.mj_getState(self._model, self._data, saved.numbers, SIGNATURE)
+            self.memory.load(present)
+            saved.has_numbers = True
+        return saved.numbers
+
     def load(self, saved: SavedState) -> None:
-        """Put back what was saved of these data; its `numbers` may have been changed since."""
+        """Put back what was saved of these data."""
         if self.everything:
-            self.has_origin = saved.has_origin
+            self.origin = saved.origin
             if saved.snapshot is not None:
                 self.memory.load(saved.snapshot)
-                if saved.has_origin:
-                    self._origin[:] = saved.origin
+                if not saved.has_numbers:
+                    return
             else:  # it was saved when named fields were enough
                 self._set(saved.numbers)
                 mujoco.mj_forward(self._model, self._data)
         self._set(saved.numbers)
-        for place, view in zip(saved.fields, self.fields, strict=True):
-            view[...] = place
+        if saved.snapshot is None:
+            for place, view in zip(saved.fields, self.fields, strict=True):
+                view[...] = place
 
     def step(self, count: int) -> None:
-        """Make substeps, and remember the state before the last one."""
-        if count > 1:
-            mujoco.mj_step(self._model, self._data, count - 1)
-        mujoco.mj_getState(self._model, self._data, self._origin, SIGNATURE)
-        mujoco.mj_step(self._model, self._data, 1)
-        self.has_origin = True
+        """Make substeps, and remember the state before them."""
+        state = self.memory.save_state()
+        mujoco.mj_step(self._model, self._data, count)
+        self.origin = Origin(state, count)
 
     def repeat(self, before: NDArray[np.float64], count: int, after: NDArray[np.float64]) -> None:
         """Leave in the data what substeps left there that were made elsewhere.
@@ -158,16 +175,18 @@ class StateSaver:
             before: What was saved before derived quantities were computed for the look.
             looked: What was saved right after.
         """
-        if self.everything:
-            assert before.snapshot is not None and looked.snapshot is not None
-            present = np.empty(self._size)
-            mujoco.mj_getState(self._model, self._data, present, SIGNATURE)
-            self._set(looked.numbers)
-            if self.memory.holds(looked.snapshot):
-                self.load(before)
-            self._set(present)
-        for place, view in zip(before.fields, self.fields, strict=True):
-            view[...] = place
+        if looked.snapshot is None:
+            for place, view in zip(before.fields, self.fields, strict=True):
+                view[...] = place
+            return
+        present = self.save()
+        self.memory.load_state(self.memory.state_in(looked.snapshot))
+        if self.memory.holds(looked.snapshot):
+            numbers = self.numbers_of(present)
+            self.load(before)
+            self._set(numbers)
+        else:
+            self.load(present)
 
     # ── as plain numbers ────────────────────────────────────────────────────────────────────────
 
@@ -183,9 +202,18 @@ class StateSaver:
         if source.snapshot is not None:
             snapshot = source.snapshot
             fields |= {name: self.memory.read(snapshot, name).copy() for name in self._derived()}
-        numbers = {"integration": saved.numbers.copy(), "fields": fields}
-        if source.has_origin:
-            numbers["origin"] = source.origin.copy()
+        numbers = {"integration": self.numbers_of(saved).copy(), "fields": fields}
+        if source.origin is not None:
+            numbers["origin"] = self._numbers_at(source.origin)
+            numbers["num_substeps"] = source.origin.num_substeps
+        return numbers
+
+    def _numbers_at(self, origin: Origin) -> NDArray[np.float64]:
+        present = self.memory.save()
+        self.memory.load_state(origin.state)
+        numbers = np.empty(self._size)
+        mujoco.mj_getState(self._model, self._data, numbers, SIGNATURE)
+        self.memory.load(present)
         return numbers
 
     def check(self, numbers: Any, required: Sequence[str] | None = None) -> None:
@@ -198,10 +226,8 @@ class StateSaver:
         Raises:
             ValueError: They are not, or lack a field.
         """
-        for name in ("integration", "origin"):
-            state = numbers.get(name)
-            if state is None and name == "origin":
-                continue
+        for name in ("integration", "origin") if "origin" in numbers else ("integration",):
+            state = numbers[name]
             if state.shape != (self._size,) or state.dtype != np.float64:
                 raise ValueError(
                     f"The state is of another model: expected {self._size} numbers, got shape "
@@ -234,11 +260,9 @@ class StateSaver:
             self.everything = True
         state, fields, origin = numbers["integration"], numbers["fields"], numbers.get("origin")
         if origin is not None:
-            self.repeat(origin, 1, state)
-            self.has_origin = self._agrees(fields)
-        else:
-            self.has_origin = False
-        if not self.has_origin:
+            self.repeat(origin, numbers["num_substeps"], state)
+        if origin is None or not self._agrees(fields):
+            self.origin = None
             self._set(state)
             mujoco.mj_forward(self._model, self._data)
         for name in self._needed():
@@ -247,7 +271,7 @@ class StateSaver:
         self._set(state)  # mj_forward changes the warm start
 
     def _agrees(self, fields: dict[str, NDArray[Any]]) -> bool:
-        """Return whether what derives from the last substep is what was saved.
+        """Return whether what the last substeps left is what was saved.
 
         It is not where a hook has called `mj_forward` or the like since.
         """
@@ -259,7 +283,7 @@ class StateSaver:
         return self._derived() if self.everything else self._names
 
     def _derived(self) -> tuple[str, ...]:
-        return tuple(name for name in self.memory.arrays if name not in _IN_STATE)
+        return tuple(name for name in self.memory.arrays if name not in STATE_FIELDS)
 
     def _set(self, state: NDArray[np.float64]) -> None:
         mujoco.mj_setState(self._model, self._data, state, SIGNATURE)

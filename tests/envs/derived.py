@@ -34,8 +34,10 @@ XML = """
     <body name="target" mocap="true" pos="-1 0 0.5"><geom size="0.05" contype="0"/></body>
     <body name="ball" pos="-1 0 0.5"><freejoint/><geom name="ball" size="0.08"/></body>
   </worldbody>
-  <tendon><fixed name="both"><joint joint="slide" coef="1"/><joint joint="hinge" coef="-0.5"/></fixed>
-    {tendon}</tendon>
+  <tendon>
+    <fixed name="both"><joint joint="slide" coef="1"/><joint joint="hinge" coef="-0.5"/></fixed>
+    {tendon}
+  </tendon>
   <equality><weld body1="target" body2="ball"/></equality>
   <actuator>
     <general name="filtered" joint="hinge" dyntype="filter" dynprm="0.2" gainprm="3"/>
@@ -43,8 +45,8 @@ XML = """
   </actuator>
   <sensor>
     <framepos objtype="site" objname="tip"/><framelinvel objtype="site" objname="tip"/>
-    <accelerometer site="tip"/><touch site="top"/><jointpos joint="hinge"/><actuatorfrc actuator="filtered"/>
-    <tendonpos tendon="both"/>{sensor}
+    <accelerometer site="tip"/><touch site="top"/><jointpos joint="hinge"/>
+    <actuatorfrc actuator="filtered"/><tendonpos tendon="both"/>{sensor}
   </sensor>
 </mujoco>
 """
@@ -81,7 +83,6 @@ class Onlooker(SceneEnv):
     names: tuple[str, ...] = ()
     first_look = 0
     array_fields = ("seen_before", "seen_applying", "seen_rewarding", "seen_stopping", "count")
-    reset_fields = True
 
     def __init__(self, cfg=None, **overrides):
         super().__init__(cfg, **overrides)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode
-from tests.envs.derived import VARIANTS, XML, fields_of, look, onlooker
 
 from superdex.envs import StopReasons
 from superdex.states import VectorState
 from superdex.vector import HybridVectorEnv
+from tests.envs.derived import VARIANTS, XML, Onlooker, fields_of, look, onlooker
 
 SETTINGS = {"control_frequency": 50, "simulation_frequency": 200, "steps_per_episode": 7}
 NUM_ENVS = 5
@@ -151,7 +151,9 @@ def test_a_field_that_is_first_read_late_is_right_at_once(first_look):
         assert np.array_equal(got, expected, equal_nan=True), f"result {step} differs"
 
 
-@pytest.mark.parametrize("hook", ["_before_step", "_apply_action", "_make_observation", "_check_stop_criteria"])
+@pytest.mark.parametrize(
+    "hook", ["_before_step", "_apply_action", "_make_observation", "_check_stop_criteria"]
+)
 @pytest.mark.parametrize("name", ["contact", "efc_force"])
 def test_contacts_in_array_hooks_are_refused_by_name(hook, name):
     """A batch has no contacts: the error at construction names field and hook."""
@@ -174,11 +176,13 @@ def test_fields_of_the_family_are_all_there_are():
 
 def through_functions(data, model):
     """Return what MuJoCo's functions make of the data, and its contacts and constraints."""
-    jacobian, force = np.zeros((3, model.nv)), np.zeros(6)
+    jacobian = np.zeros((3, model.nv))
     mujoco.mj_jacSite(model, data, jacobian, None, 0)
     mass = np.zeros((model.nv, model.nv))
     mujoco.mj_fullM(model, data, mass)
-    forces = [force.copy() for i in range(data.ncon) if mujoco.mj_contactForce(model, data, i, force) is None]
+    forces = np.zeros((data.ncon, 6))
+    for contact in range(data.ncon):
+        mujoco.mj_contactForce(model, data, contact, forces[contact])
     distances = [contact.dist for contact in data.contact]
     mujoco.mj_rnePostConstraint(model, data)
     parts = [jacobian, mass, data.cfrc_ext, data.energy, [data.ncon, data.nefc], data.efc_force]
@@ -186,8 +190,10 @@ def through_functions(data, model):
     return np.concatenate([numbers, np.zeros(600)])[:600]
 
 
-class ThroughFunctions(onlooker(names=["qpos"])):
+class ThroughFunctions(Onlooker):
     """Reads the data before it steps by functions that take it, contacts included."""
+
+    names = ("qpos",)
 
     def __init__(self, cfg=None, **overrides):
         super().__init__(cfg, **overrides)

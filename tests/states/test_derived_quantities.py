@@ -1,4 +1,4 @@
-"""Wrappers that measure from derived quantities before a step: exact after a restore, shared or not."""
+"""Wrappers that measure from derived quantities before a step: exact after a restore."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Potential(gymnasium.Wrapper):
 
     def potential(self):
         data = self.env.unwrapped.data
-        parts = (data.subtree_com, data.cvel, data.qacc, data.qfrc_bias, data.geom_xpos, data.energy)
-        return float(sum(np.sum(part) for part in parts))
+        names = ("subtree_com", "cvel", "qacc", "qfrc_bias", "geom_xpos", "energy")
+        return float(sum(np.sum(getattr(data, name)) for name in names))
 
     def step(self, action):
         before = self.potential()
