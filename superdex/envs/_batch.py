@@ -31,6 +31,9 @@ __all__ = ["UNSTABLE_REASON", "SceneEnvBatch", "refuse_own_steps", "rows_of"]
 UNSTABLE_REASON = "simulation diverged"
 """Why an episode ends whose physics MuJoCo had to reset."""
 
+_TAKES_ONE = "incompatible function arguments"
+"""What a function of MuJoCo says that is given something else than `MjData`."""
+
 _OWN = {
     *("_action_layout", "_observation_layout", "_share", "_np_random", "_np_random_seed"),
     *("_elapsed_steps", "reset_options", "_stopwatch", "_closed", "spec"),
@@ -112,6 +115,15 @@ class SceneEnvBatch:
                         hook()
                 except NotInBatchError as error:
                     raise TypeError(f"{type(body).__name__}.{name} can't run: {error}.") from None
+                except TypeError as error:
+                    if _TAKES_ONE not in str(error) or "BatchData" not in str(error):
+                        return
+                    raise TypeError(
+                        f"{type(body).__name__}.{name} can't run: it passes the data of a batch to "
+                        "a function of MuJoCo, which takes one simulation. Compute the quantity "
+                        "from fields, measure it with a sensor, or let the class have "
+                        "array_hooks = False."
+                    ) from error
                 except Exception:  # the first step will say what is wrong with the hook
                     return
         finally:

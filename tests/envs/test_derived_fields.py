@@ -240,3 +240,14 @@ def test_contacts_are_exact_in_another_process():
             envs.restore_states(VectorState.from_bytes(file))
             got = [envs.step(action).observation for action in actions[6:]]
         assert np.array_equal(got, expected), f"shared={shared}"
+
+
+def test_data_passed_to_a_function_in_array_hooks_is_refused_by_name():
+    """The error at construction names the hook, and says what to do."""
+
+    def before_step(self):
+        mujoco.mj_energyPos(self._scene.model, self._scene.data)
+
+    cls = onlooker(names=["qpos"], _before_step=before_step)
+    with pytest.raises(TypeError, match=r"_before_step can't run: it passes the data of a batch"):
+        vector(cls, batched=True)
