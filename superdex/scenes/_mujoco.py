@@ -225,6 +225,13 @@ class MujocoScene:
         finally:
             self._stepping.release()
 
+    @contextmanager
+    def stepped_by_others(self, num_substeps: int) -> Iterator[None]:
+        """Inside, somebody else calls `mj_step` for a number of substeps, once and first."""
+        self._before_refresh = None
+        with self._saver.stepped_by_others(num_substeps):
+            yield
+
     def take_unstable(self) -> bool:
         """Return whether the simulation became unstable since the last look.
 

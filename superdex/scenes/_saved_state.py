@@ -9,7 +9,8 @@ their origin.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import mujoco
@@ -155,6 +156,13 @@ class StateSaver:
         state = self.memory.save_state()
         mujoco.mj_step(self._model, self._data, count)
         self.origin = Origin(state, count)
+
+    @contextmanager
+    def stepped_by_others(self, count: int) -> Iterator[None]:
+        """Inside, somebody else makes substeps; the state before them is remembered."""
+        state = self.memory.save_state() if self.everything else None
+        yield
+        self.origin = None if state is None else Origin(state, count)
 
     def repeat(self, before: NDArray[np.float64], count: int, after: NDArray[np.float64]) -> None:
         """Leave in the data what substeps left there that were made elsewhere.

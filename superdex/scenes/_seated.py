@@ -50,6 +50,12 @@ class SeatedEnv(MujocoEnv):
             seat.turns.check_model(thorough=False)
         return result
 
+    def _step_mujoco_simulation(self, ctrl: Any, n_frames: int) -> None:
+        """Step the simulation, and remember from where."""
+        self.data.ctrl[:] = ctrl
+        with self._seated().turns.scene.stepped_by_others(n_frames):
+            super()._step_mujoco_simulation(ctrl, n_frames)  # type: ignore[no-untyped-call]  # Gymnasium's own
+
     def render(self) -> Any:
         """Draw the environment's own state, derived quantities refreshed outside of a step."""
         with self.own_state():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import gymnasium
+import mujoco
 import numpy as np
 import pytest
 
@@ -28,8 +29,21 @@ class Potential(gymnasium.Wrapper):
         return observation, reward + before - 0.5 * self.potential(), terminated, truncated, info
 
 
-def plain(name):
-    return Potential(gymnasium.make(name))
+class ContactForces(gymnasium.Wrapper):
+    """Adds the contact forces before the step, by functions of MuJoCo that take the data."""
+
+    def step(self, action):
+        model, data = self.env.unwrapped.model, self.env.unwrapped.data
+        force, total = np.zeros(6), float(data.ncon + data.nefc)
+        for contact in range(data.ncon):
+            mujoco.mj_contactForce(model, data, contact, force)
+            total += abs(force).sum() + data.contact[contact].dist
+        observation, reward, *rest = self.env.step(action)
+        return observation, reward + total, *rest
+
+
+def plain(name, wrapper=Potential):
+    return wrapper(gymnasium.make(name))
 
 
 MAKERS = {
@@ -64,6 +78,27 @@ def test_potential_based_rewards_go_on_exactly(source, to):
         envs.restore_states(VectorState.from_bytes(file))
         got = np.array([envs.step(action).reward for action in actions[13:]])
     assert np.array_equal(got, expected)
+
+
+@pytest.mark.filterwarnings("ignore:Environments with array hooks")
+@pytest.mark.parametrize("name", ["shared", "superdex"])
+def test_contact_forces_before_a_step_go_on_exactly(name):
+    """On shared scenes, from a file too: MuJoCo repeats the steps that left them."""
+    makers = {
+        "shared": share_mujoco(partial(plain, "Ant-v5", ContactForces)),
+        "superdex": partial(plain, "superdex/Ant-v5", ContactForces),
+    }
+    actions = np.random.default_rng(0).uniform(-1, 1, (40, 3, 8)).astype(np.float32)
+    with vector(makers[name]) as envs:
+        envs.reset(seed=0)
+        rewards = [envs.step(action).reward for action in actions[:25]]
+        file = envs.capture_states().to_bytes()
+        expected = np.array([envs.step(action).reward for action in actions[25:]])
+    with vector(makers[name]) as envs:
+        envs.restore_states(VectorState.from_bytes(file))
+        got = np.array([envs.step(action).reward for action in actions[25:]])
+    assert np.array_equal(got, expected)
+    assert np.max(rewards) > 10  # there were contacts
 
 
 @pytest.mark.filterwarnings("ignore:Environments with array hooks")
