@@ -340,7 +340,7 @@ class SceneEnv(gym.Env[Observation, Action]):
             # Derived quantities are still those of whoever stepped last, and the hook may read one.
             refresh = getattr(self._scene, "refresh", _nothing)
             if self.varied_fields:
-                self._scene.apply_variation(None)
+                share.begin_draw(self.varied_fields)
                 share.vary(self.varied_fields, self._draw_physics())
             refresh()
             self._reset_scene()
@@ -395,6 +395,8 @@ class SceneEnv(gym.Env[Observation, Action]):
             stop = self._check_stop_criteria(structured, info)
             if share.is_unstable():
                 stop = StopReasons(UNSTABLE_REASON, stop[1])
+            if share.varies:
+                share.check_varied()
             share.keep()
         finally:
             if took_turn:
