@@ -395,8 +395,7 @@ class SceneEnv(gym.Env[Observation, Action]):
             stop = self._check_stop_criteria(structured, info)
             if share.is_unstable():
                 stop = StopReasons(UNSTABLE_REASON, stop[1])
-            if share.varies:
-                share.check_varied()
+            share.check_varied()
             share.keep()
         finally:
             if took_turn:

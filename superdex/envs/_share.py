@@ -155,6 +155,7 @@ class SceneShare:
             state = self._state
             self.driven.restore_state(self.data.initial_state if state is None else state)
             if self.varies:
+                self.check_varied()
                 self.data.scene.apply_variation(self.variation)  # type: ignore[attr-defined]
 
     def restore_initial(self) -> None:

@@ -80,9 +80,7 @@ class ModelGuard:
                 continue
             for name, (address, size) in self._places.items():
                 offset = address - start
-                if 0 <= offset < len(memory) and not is_as(
-                    address, memory[offset : offset + size]
-                ):
+                if 0 <= offset < len(memory) and not is_as(address, memory[offset : offset + size]):
                     changed.append(name)
             put(start, memory)
         return changed
@@ -140,7 +138,7 @@ class _Numbers:
 
 
 def _spans(places: dict[str, Place]) -> Iterator[tuple[Place, bool]]:
-    """Yield places that hold them all: each large picture, marked so, and all between two of them."""
+    """Yield places that hold them all: each large picture, marked, and all between."""
     start = stop = 0
     for name, (address, size) in _in_memory(places.items()):
         if size < LARGE or not is_picture(name):

@@ -32,7 +32,10 @@ __all__ = ["advice", "is_compiled", "is_picture", "names_of", "varying_view", "w
 _DERIVED = frozenset(mujoco.MjModel._setconst_outputs) - frozenset(mujoco.MjModel._setconst_inputs)
 """What `mj_setConst` computes, whatever it was before."""
 
-_PICTURES = ("tex_", "skin_", "light_", "mat_", "name", "path")
+_PICTURES = (
+    *("tex_", "skin_", "light_", "mat_", "nskin", "nlight", "nmat"),
+    *("name", "nnames", "path", "npaths", "signature", "nbuffer", "narena"),
+)
 _PICTURES_WITHIN = ("rgba", "texcoord", "pathadr")
 
 _COMPILED = frozenset(
@@ -60,11 +63,15 @@ def names_of(cls: type) -> list[str]:
 
 @cache
 def is_picture(name: str) -> bool:
-    """Return whether a field of `MjModel` only shows or names, and moves nothing.
+    """Return whether a field of `MjModel` only shows, names or counts bytes, and moves nothing.
 
     Colours that are wholly transparent are an exception: rays pass through such geoms.
     """
-    return name.startswith(_PICTURES) or any(part in name for part in _PICTURES_WITHIN)
+    return (
+        name in ("ntex", "ntexdata")
+        or name.startswith(_PICTURES)
+        or any(part in name for part in _PICTURES_WITHIN)
+    )
 
 
 @cache

@@ -47,7 +47,7 @@ def put(address: int, memory: bytes) -> None:
 
 
 def sizes_and_flags(model: mujoco.MjModel) -> Place | None:
-    """Return where a model's sizes and flags lie; None with a MuJoCo that lays out models otherwise.
+    """Return where a model's sizes and flags lie; None if they lie otherwise than known.
 
     `mj_setConst` writes some, such as `ngravcomp`, by which a step knows what it may leave out.
     """
