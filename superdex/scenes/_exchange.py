@@ -123,6 +123,8 @@ def digest_of(model: mujoco.MjModel) -> str:
                     value = value.astype(np.float32)
                 digest.update(name.encode())
                 digest.update(np.ascontiguousarray(value).data)
+            elif isinstance(value, bytes):
+                digest.update(value)
             elif isinstance(value, int | float):
                 number = np.float32(value) if is_compiled(name) else value
                 digest.update(f"{name}={number!r}".encode())

@@ -83,7 +83,8 @@ class Variations:
             values: By field; one that is left out has the model's own. Each fits the field's shape.
 
         Raises:
-            ValueError: If a field was not declared, or a value does not fit or is not finite.
+            ValueError: If a field was not declared, a value does not fit or is not finite, or
+                MuJoCo refuses it.
         """
         given = {name: self._checked(name, value) for name, value in values.items()}
         self.apply(None)
@@ -91,12 +92,20 @@ class Variations:
             for name, value in given.items():
                 self._views[name][...] = value
             if self._derives:
-                mujoco.mj_setConst(self._model, self._scratch)
+                self._set_constants(given)
             self._current = self._read(given)
         except BaseException:
             self._put_all()
             raise
         return self._current
+
+    def _set_constants(self, given: Mapping[str, Any]) -> None:
+        try:
+            mujoco.mj_setConst(self._model, self._scratch)
+        except mujoco.FatalError as error:
+            raise ValueError(
+                f"MuJoCo can't take these values of {', '.join(given)}: {error}"
+            ) from error
 
     def _read(self, given: dict[str, NDArray[Any]]) -> Variation:
         arrays = {
