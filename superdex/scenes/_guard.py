@@ -19,6 +19,7 @@ from superdex.scenes._model_memory import Place, is_as, place_of, put, sizes_and
 # Larger textures take longer to compare than a reset may, and move nothing. Meshes and height
 # fields are compared whatever their size: 0.03 ms per megabyte.
 LARGE = 1 << 16
+_SIZES = "sizes and flags"
 
 
 class ModelGuard:
@@ -41,14 +42,13 @@ class ModelGuard:
         self._places: dict[str, Place] = {}
         self._numbers: list[_Numbers] = []
         self._spans: list[tuple[int, bytes, bool]] = []
-        self._header: _Header | None = None
+        self._sizes: dict[str, int] = {}
         owners = [("", model), ("opt.", model.opt), ("stat.", model.stat)]
         if pictures:
             vis = model.vis
             owners = [(f"vis.{name}.", getattr(vis, name)) for name in names_of(type(vis))]
         else:
-            place = sizes_and_flags(model)
-            self._header = None if place is None else _Header(model, place)
+            self._sizes = self._read_sizes()
         for prefix, owner in owners:
             members = {prefix + name: getattr(owner, name) for name in names_of(type(owner))}
             # An array that owns its memory is a copy, not the model's own.
@@ -57,6 +57,10 @@ class ModelGuard:
                 for name, value in members.items()
                 if isinstance(value, np.ndarray) and value.size and not value.flags.owndata
             }
+            # They lie before the options: one comparison for both.
+            header = sizes_and_flags(model) if prefix == "opt." else None
+            if header is not None:
+                places[_SIZES] = header
             self._places |= places
             self._spans += [
                 (place[0], taken(place), is_large_picture)
@@ -71,7 +75,7 @@ class ModelGuard:
         Args:
             thorough: Look at large textures too.
         """
-        changed = [] if self._header is None else self._header.undo_changes()
+        changed = []
         # Before the spans: some numbers lie between two arrays, and go back with them.
         for numbers in self._numbers:
             changed += numbers.undo_changes()
@@ -81,31 +85,17 @@ class ModelGuard:
             for name, (address, size) in self._places.items():
                 offset = address - start
                 if 0 <= offset < len(memory) and not is_as(address, memory[offset : offset + size]):
-                    changed.append(name)
+                    changed += self._changed_sizes() if name == _SIZES else [name]
             put(start, memory)
         return changed
 
+    def _changed_sizes(self) -> list[str]:
+        present = self._read_sizes()
+        return [name for name, built in self._sizes.items() if present[name] != built]
 
-class _Header:
-    """The sizes and flags of a model as they were when this was made."""
-
-    def __init__(self, model: mujoco.MjModel, place: Place) -> None:
-        self._model = model
-        self._address = place[0]
-        self._memory = taken(place)
-        self._built = self._read()
-
-    def _read(self) -> dict[str, int]:
+    def _read_sizes(self) -> dict[str, int]:
         names = (*self._model._size_fields, *self._model._setconst_scalars)
         return {name: getattr(self._model, name) for name in names}
-
-    def undo_changes(self) -> list[str]:
-        """Put back what is no longer as it was, and return the names of it."""
-        if is_as(self._address, self._memory):
-            return []
-        present = self._read()
-        put(self._address, self._memory)
-        return [name for name, built in self._built.items() if present[name] != built]
 
 
 class _Numbers:

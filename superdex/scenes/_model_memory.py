@@ -22,8 +22,11 @@ Place = tuple[int, int]
 # Sizes and flags, with room for a few more than there are.
 _LONGEST = 4096
 
-_compare = ctypes.CDLL(None).memcmp
-_compare.argtypes = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
+# PyDLL: letting other threads run meanwhile would take longer than the call.
+_compare = ctypes.PyDLL(None).memcmp
+_move = ctypes.PyDLL(None).memmove
+_compare.argtypes = _move.argtypes = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
+_move.restype = None
 
 
 def place_of(array: np.ndarray) -> Place:
@@ -43,7 +46,7 @@ def is_as(address: int, memory: bytes) -> bool:
 
 def put(address: int, memory: bytes) -> None:
     """Put a copy back."""
-    ctypes.memmove(address, memory, len(memory))
+    _move(address, memory, len(memory))
 
 
 def sizes_and_flags(model: mujoco.MjModel) -> Place | None:

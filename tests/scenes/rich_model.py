@@ -35,7 +35,8 @@ XML = """
       <site name="hook" pos="0 .1 .1"/>
       <camera name="onboard" pos="0 0 .2" resolution="16 16"/>
       <body name="thigh" pos=".25 0 0">
-        <joint name="hip" axis="0 1 0" range="-60 60" damping=".1" stiffness="1" armature=".01"
+        <joint name="hip" axis="0 1 0" actuatorfrcrange="-.5 .5" range="5 60" damping=".1"
+            stiffness="1" armature=".01"
             frictionloss=".01" springref="10"/>
         <geom name="thigh" type="capsule" fromto="0 0 0 .2 0 -.1" size=".04"/>
         <body name="shin" pos=".2 0 -.1">
@@ -49,7 +50,7 @@ XML = """
     <freejoint/>
     <geom name="wedge" type="mesh" mesh="wedge" density="300"/>
     </body>
-    <body name="crate" pos="1.5 0 .2">
+    <body name="crate" pos="1.5 0 .165">
     <freejoint/>
     <geom name="crate" type="box" size=".1 .1 .1" mass="1"/>
     <site name="crate" pos="0 0 .1"/>
@@ -62,7 +63,7 @@ XML = """
     <joint name="slide" type="slide" axis="0 0 1" range="-.3 .3"/>
     <geom name="slider" size=".1" mass="1"/>
     </body>
-    <flexcomp name="cloth" type="grid" count="3 3 1" spacing=".1 .1 .1" pos="-1.5 1 .5"
+    <flexcomp name="cloth" type="grid" count="3 3 1" spacing=".1 .1 .1" pos="-1.5 1 .06"
         radius=".02" dim="2" mass=".2">
       <contact selfcollide="none"/>
       <elasticity young="1000" poisson=".2" damping=".001" thickness=".01" elastic2d="both"/>
@@ -78,12 +79,14 @@ XML = """
     <joint name="couple" joint1="hip" joint2="knee" polycoef="0 .5 0 0 0" solref=".1 1"/>
   </equality>
   <tendon>
-    <spatial name="rope" stiffness="2" damping=".1" limited="true" range="0 3" springlength=".5"
+    <spatial name="rope" stiffness="2" damping=".1" limited="true" range="0 1" springlength=".5"
         armature=".01" frictionloss=".001">
     <site site="hook"/>
     <site site="crate"/>
     </spatial>
-    <fixed name="mix"><joint joint="hip" coef=".5"/><joint joint="knee" coef="-.3"/></fixed>
+    <fixed name="mix" actuatorfrcrange="-.2 .2">
+      <joint joint="hip" coef=".5"/><joint joint="knee" coef="-.3"/>
+    </fixed>
   </tendon>
   <actuator>
     <position name="hip" joint="hip" kp="5" kv=".1" ctrlrange="-1 1" forcerange="-3 3"/>
