@@ -138,7 +138,8 @@ def advice(changed: Iterable[str], declared: Collection[str]) -> str:
     if varying:
         ways.append(
             "For values that differ between environments or episodes (domain randomization), name "
-            f"{', '.join(varying)} in the class's varied_fields and return them from _draw_physics."
+            f"{', '.join(varying)} in the varied_fields of a SceneEnv and return them from its "
+            "_draw_physics."
         )
     ways.append(
         "For all environments, change the model in the scene's builder and put the setting into "

@@ -252,7 +252,7 @@ def test_a_field_that_is_written_at_reset_is_refused_with_what_to_do(name):
         env.reset(seed=0)
     message = str(raised.value)
     assert "use_shared_scenes=False" in message
-    assert (f"name {name} in the class's varied_fields" in message) == (name != "geom_condim")
+    assert (f"name {name} in the varied_fields of a SceneEnv" in message) == (name != "geom_condim")
 
 
 def test_a_flag_that_is_set_at_reset_is_refused():
