@@ -366,6 +366,8 @@ class MujocoScene:
         if not set(names) <= set(declared):
             self.check_model()
             self._variations = Variations(self.model, [*declared, *names])
+        elif self._guard is None and self._variations is not None:
+            self._variations.take_own()
 
     def check_varied(self) -> None:
         """Check that nobody wrote into the fields that vary; what was written is put back.

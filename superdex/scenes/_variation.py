@@ -40,6 +40,9 @@ class Variation(NamedTuple):
 
 
 _OWN = Variation({}, {}, None)
+_IN_AND_OUT = frozenset(mujoco.MjModel._setconst_outputs) & frozenset(
+    mujoco.MjModel._setconst_inputs
+)
 
 
 def needs_constants(names: Sequence[str]) -> bool:
@@ -75,6 +78,16 @@ class Variations:
         self._own_header = b"" if self._header is None else taken(self._header)
         self._current: Variation | None = None
         self._scratch = mujoco.MjData(model) if self._derives else None
+
+    def take_own(self) -> None:
+        """Take what is in the model as its own values, of fields that nobody declared.
+
+        For a model of one environment, which may change it. `mj_setConst` writes into some of them
+        (`geom_size` of meshes), so they would go back with what varies.
+        """
+        for name in _IN_AND_OUT - set(self.names):
+            if name in self._own:
+                self._own[name] = taken((self._addresses[name], len(self._own[name])))
 
     def derive(self, values: Mapping[str, ArrayLike]) -> Variation:
         """Return a variation with these values, and put it in.

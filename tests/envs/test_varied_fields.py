@@ -14,7 +14,7 @@ from superdex._batching import NotBatchable
 from superdex.envs import SceneEnv
 from superdex.envs._batch import SceneEnvBatch
 from superdex.errors import SceneMismatch
-from superdex.scenes import MujocoScene
+from superdex.scenes import MujocoScene, _variation
 from superdex.scenes._model_fields import names_of, why_fixed
 from tests.scenes.rich_model import rich_model
 
@@ -268,3 +268,45 @@ def test_a_flag_that_is_set_at_reset_is_refused():
         with pytest.raises(SceneMismatch, match=r"body_gravcomp.*ngravcomp"):
             env.reset(seed=0)
         assert env._scene.model.ngravcomp == 0
+
+
+def test_a_model_of_ones_own_may_be_changed_beside_what_varies():
+    """A change that is made once stays, also of a field that `mj_setConst` writes into."""
+    cls = varied("body_mass")
+    with cls(use_shared_scenes=False) as env:
+        model = env._scene.model
+        env.reset(seed=0)
+        model.geom_size[2] = 0.123
+        model.eq_data[2, 1] = 0.7
+        for seed in range(3):
+            env.reset(seed=seed)
+            assert (model.geom_size[2] == 0.123).all()
+            assert model.eq_data[2, 1] == 0.7
+
+
+def test_environments_of_one_scene_may_vary_other_fields():
+    """Each has its own values and, of the other's fields, the model's."""
+
+    class Rest(Rich):
+        def __init__(self, varied_fields, **overrides):
+            self.varied_fields = varied_fields
+            super().__init__(**overrides)
+
+    fields = [("body_mass",), ("geom_friction", "body_gravcomp")]
+    rows = []
+    for shared in (True, False):
+        envs = [Rest(names, use_shared_scenes=shared) for names in fields]
+        for seed, env in enumerate(envs):
+            env.reset(seed=seed)
+        rows.append([env.step(action)[0] for action in actions(0) for env in envs])
+        for env in envs:
+            env.close()
+    np.testing.assert_array_equal(*rows)
+
+
+def test_a_model_whose_flags_can_not_be_written_is_derived_at_each_turn(monkeypatch):
+    """With a MuJoCo that lays out models otherwise the results are the same."""
+    cls = varied("body_gravcomp")
+    expected = one_by_one(cls, shared=False)[0]
+    monkeypatch.setattr(_variation, "sizes_and_flags", lambda model: None)
+    assert one_by_one(cls, shared=True)[0] == expected
