@@ -132,7 +132,8 @@ class SceneEnv(gym.Env[Observation, Action]):
             than a step, such as a target that `_reset_scene` draws. In array hooks they have a
             leading axis of environments.
         varied_fields: Of the class: model fields, such as "body_mass" or "opt.gravity", that
-            `_draw_physics` gives each environment values of its own for.
+            `_draw_physics` gives each environment values of its own for (domain randomization).
+            Any array of floating-point numbers that MuJoCo does not compute from others.
         holds_action: Of the class: `_apply_action` writes the same for each substep of a step, so
             that once is enough.
 
@@ -229,10 +230,12 @@ class SceneEnv(gym.Env[Observation, Action]):
         return _GO_ON
 
     def _draw_physics(self) -> Mapping[str, Any]:
-        """Return this episode's values of `varied_fields`, by name.
+        """Return this episode's values of `varied_fields`, by name: domain randomization.
 
         Called at each reset, before `_reset_scene`. Draw from `self.np_random` only; the model's
-        own values are in `self._scene.model`. A field that is left out keeps them.
+        own values are in `self._scene.model`. A field that is left out keeps them. What MuJoCo
+        derives from the values (`mj_setConst`) follows. Values that are written into the model
+        instead raise `SceneMismatch`.
         """
         return {}
 
@@ -329,7 +332,8 @@ class SceneEnv(gym.Env[Observation, Action]):
         Raises:
             ClosedError: The environment is closed.
             ValueError: `_make_observation` returned other names or shapes than were declared.
-            SceneMismatch: The model of the shared scene was changed; it is put back.
+            SceneMismatch: The model of the shared scene, or a field that varies, was changed; it
+                is put back.
         """
         super().reset(seed=seed)
         share = self._loaded_share()
@@ -340,7 +344,7 @@ class SceneEnv(gym.Env[Observation, Action]):
             # Derived quantities are still those of whoever stepped last, and the hook may read one.
             refresh = getattr(self._scene, "refresh", _nothing)
             if self.varied_fields:
-                self._scene.apply_variation(None)
+                share.begin_draw(self.varied_fields)
                 share.vary(self.varied_fields, self._draw_physics())
             refresh()
             self._reset_scene()
@@ -371,6 +375,7 @@ class SceneEnv(gym.Env[Observation, Action]):
             ValueError: The action has another shape, holds no real numbers or one that is not
                 finite, or a reward term is more than one number.
             TypeError: A stop reason is no string.
+            SceneMismatch: A field that varies was written into; it is put back.
             ResetNeeded: The environment was never reset.
             ClosedError: The environment is closed.
             RuntimeError: Another thread is using the scene.
@@ -395,6 +400,7 @@ class SceneEnv(gym.Env[Observation, Action]):
             stop = self._check_stop_criteria(structured, info)
             if share.is_unstable():
                 stop = StopReasons(UNSTABLE_REASON, stop[1])
+            share.check_varied()
             share.keep()
         finally:
             if took_turn:

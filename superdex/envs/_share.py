@@ -155,6 +155,7 @@ class SceneShare:
             state = self._state
             self.driven.restore_state(self.data.initial_state if state is None else state)
             if self.varies:
+                self.check_varied()
                 self.data.scene.apply_variation(self.variation)  # type: ignore[attr-defined]
 
     def visit(self) -> None:
@@ -204,6 +205,23 @@ class SceneShare:
             if took_turn:
                 self.give_turn()
 
+    def begin_draw(self, names: Sequence[str]) -> None:
+        """Put the model's own values in, before values of these fields are drawn.
+
+        Raises:
+            SceneMismatch: Someone wrote into the fields.
+        """
+        self.data.scene.declare_varied(names)  # type: ignore[attr-defined]
+
+    def check_varied(self) -> None:
+        """Check that nobody wrote into fields that vary.
+
+        Raises:
+            SceneMismatch: Someone did; what was written is put back.
+        """
+        if self.varies:
+            self.data.scene.check_varied()  # type: ignore[attr-defined]
+
     def vary(self, names: Sequence[str], values: Mapping[str, Any]) -> None:
         """Give this environment values of model fields of its own, in place of earlier ones."""
         self.variation = self.data.scene.vary(names, values)  # type: ignore[attr-defined]
@@ -212,13 +230,15 @@ class SceneShare:
         """Check that nobody changed the model of a shared scene, where the scene can tell.
 
         Args:
-            thorough: Look at large arrays too.
+            thorough: Look at large textures too.
 
         Raises:
             SceneMismatch: It was changed; it is put back.
         """
         if self.is_shared and hasattr(self.data.scene, "check_model"):
             self.data.scene.check_model(thorough=thorough)
+        elif self.varies:
+            self.check_varied()
 
     def keep(self) -> None:
         """Capture this environment's state anew."""
@@ -238,7 +258,7 @@ class SceneShare:
             StateCaptureUnsupported: The scene's state can't be captured.
         """
         scene: Any = self.data.scene
-        given: Any = None if self.variation is None else dict(self.variation[2])
+        given: Any = None if self.variation is None else dict(self.variation.given)
         if not self.is_shared:
             numbers = scene.export_state()
         else:

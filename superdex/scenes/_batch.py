@@ -13,9 +13,10 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from mujoco.batch import Batch
+from mujoco.batch import MODEL_FIELDS, Batch
 from numpy.typing import NDArray
 
+from superdex._batching import NotBatchable
 from superdex.scenes._batch_data import BatchData, Reader
 from superdex.scenes._mujoco import UNSTABLE, MujocoScene
 from superdex.scenes._variation import Variation, needs_constants
@@ -31,6 +32,9 @@ class MujocoBatch:
         count: Number of simulations, K.
         num_threads: Native threads that step them.
         varied_fields: Model fields that will differ between them.
+
+    Raises:
+        NotBatchable: If a field is the same for all simulations of a batch.
 
     Attributes:
         model: The scene's model.
@@ -49,7 +53,12 @@ class MujocoBatch:
         num_threads: int = 1,
         varied_fields: Sequence[str] = (),
     ) -> None:
-        scene.apply_variation(None)
+        for name in varied_fields:
+            if name not in MODEL_FIELDS:
+                raise NotBatchable(
+                    f"{name}, which varied_fields names, is common to all simulations of a batch"
+                )
+        scene.declare_varied(varied_fields)
         self.model: mujoco.MjModel = scene.model
         self.is_exact = scene.saves_everything
         make = BatchData if self.is_exact else Batch
@@ -108,7 +117,7 @@ class MujocoBatch:
             row: The simulation.
             variation: As `MujocoScene.vary` returned it; None for the model's own values.
         """
-        given = {} if variation is None else variation[2]
+        given = {} if variation is None else variation.given
         for name in names:
             values = self.data.expand(name)
             values[row] = given.get(name, self._own[name])

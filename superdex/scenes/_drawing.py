@@ -16,9 +16,16 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from superdex.scenes._model_memory import is_as, place_of, taken
+
 Camera: TypeAlias = "str | int | mujoco.MjvCamera"
 
 _MAX_GEOMS = 2000
+_UPLOADED = {
+    "nhfield": (mujoco.mjr_uploadHField, ("hfield_data", "hfield_size")),
+    "nmesh": (mujoco.mjr_uploadMesh, ("mesh_vert", "mesh_normal", "mesh_texcoord")),
+}
+"""What a drawing context has a copy of, and how it takes another."""
 
 
 class Drawing:
@@ -43,6 +50,11 @@ class Drawing:
         self._scene = mujoco.MjvScene(model, maxgeom=_MAX_GEOMS)
         self._option = mujoco.MjvOption()
         self._gl, self._context = _contexts(model, width, height)
+        self._uploaded = {
+            name: taken(place_of(getattr(model, name)))
+            for _, names in _UPLOADED.values()
+            for name in names
+        }
 
     def draw(self, data: mujoco.MjData, camera: Camera) -> NDArray[np.uint8]:
         """Return the picture, (height, width, 3), owned by the caller.
@@ -60,6 +72,7 @@ class Drawing:
             )
         picture = np.empty((self._rect.height, self._rect.width, 3), np.uint8)
         with self._gl.as_current():
+            self._upload_changes()
             mujoco.mjr_render(self._rect, self._scene, self._context)
             mujoco.mjr_readPixels(picture, None, self._rect, self._context)
         # OpenGL's first row is the bottom one.
@@ -73,6 +86,16 @@ class Drawing:
             self._context.free()
         self._gl.free()
         self._gl = None
+
+    def _upload_changes(self) -> None:
+        """Give the context the height fields and meshes that are others than it has."""
+        for count, (upload, names) in _UPLOADED.items():
+            places = {name: place_of(getattr(self._model, name)) for name in names}
+            if all(is_as(place[0], self._uploaded[name]) for name, place in places.items()):
+                continue
+            for index in range(getattr(self._model, count)):
+                upload(self._model, self._context, index)
+            self._uploaded |= {name: taken(place) for name, place in places.items()}
 
     def _view(self, camera: Camera) -> mujoco.MjvCamera:
         """Return the camera by name or number; -1 is a free one that sees the whole model."""

@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from superdex.errors import ClosedError, SceneMismatch, StateCaptureUnsupported
 from superdex.scenes._exchange import digest_of
 from superdex.scenes._guard import ModelGuard
+from superdex.scenes._model_fields import advice
 from superdex.scenes._saved_state import SIGNATURE, SavedState, StateSaver
 from superdex.scenes._variation import Variation, Variations
 
@@ -388,26 +389,55 @@ class MujocoScene:
         """Check that the model is as `protect_model` found it; what is not, is put back.
 
         Args:
-            thorough: Look at large arrays (meshes, textures, height fields) too.
+            thorough: Look at large textures too.
 
         Raises:
-            SceneMismatch: An array, an option or a statistic of the model was changed.
+            SceneMismatch: An array, a flag, an option or a statistic of the model was changed.
         """
         changed = self.undo_model_changes(thorough=thorough)
         if changed:
+            declared = () if self._variations is None else self._variations.names
             raise SceneMismatch(
                 f"The model of a shared scene was changed in {', '.join(changed)}; what "
                 "it was built with is put back, because every environment on the scene would "
-                "move by the change. Change the model in the scene's builder and put the setting "
-                "into the scene's name and fields, or give each environment its own scene "
-                "(use_shared_scenes=False)."
+                f"move by the change. {advice(changed, declared)}"
+            )
+
+    def declare_varied(self, names: Sequence[str]) -> None:
+        """Put the model's own values in, and have these fields vary from now on.
+
+        Raises:
+            ValueError: A field can't vary.
+            SceneMismatch: Someone wrote into a field that varies, or changed a protected model.
+        """
+        self.check_varied()
+        self.apply_variation(None)
+        declared = () if self._variations is None else self._variations.names
+        if not set(names) <= set(declared):
+            self.check_model()
+            self._variations = Variations(self.model, [*declared, *names])
+        elif self._guard is None and self._variations is not None:
+            self._variations.take_own()
+
+    def check_varied(self) -> None:
+        """Check that nobody wrote into the fields that vary; what was written is put back.
+
+        Raises:
+            SceneMismatch: Someone did.
+        """
+        changed = [] if self._variations is None else self._variations.undo_changes()
+        if changed:
+            raise SceneMismatch(
+                f"The model was changed in {', '.join(changed)}, which varied_fields names; the "
+                "change is undone, because what varies is drawn. Return this episode's values "
+                "from _draw_physics, in place of writing them."
             )
 
     def vary(self, names: Sequence[str], values: Mapping[str, ArrayLike]) -> Variation:
         """Put values of model fields in, until `apply_variation` puts others.
 
         Args:
-            names: All fields that environments on this scene vary, the same with each call.
+            names: All fields that the environment varies.
             values: Of some of them; the others have the model's own.
 
         Returns:
@@ -415,9 +445,10 @@ class MujocoScene:
 
         Raises:
             ValueError: A field can't vary, or a value does not fit it.
+            SceneMismatch: As `declare_varied`.
         """
-        if self._variations is None:
-            self._variations = Variations(self.model, names)
+        self.declare_varied(names)
+        assert self._variations is not None
         return self._variations.derive(values)
 
     def apply_variation(self, variation: Variation | None) -> None:
@@ -429,18 +460,19 @@ class MujocoScene:
         """Put the model back to what `protect_model` found, and return what was not so by name.
 
         Args:
-            thorough: Look at large arrays (meshes, textures, height fields) too.
+            thorough: Look at large textures too.
         """
         if self._guard is None:
             return []
         variations = self._variations
         if variations is None:
             return sorted(self._guard.undo_changes(thorough=thorough))
+        changed = variations.undo_changes()
         present = variations.current
         variations.apply(None)
-        changed = sorted(self._guard.undo_changes(thorough=thorough))
+        changed += self._guard.undo_changes(thorough=thorough)
         variations.apply(present)
-        return changed
+        return sorted(changed)
 
     def reset(self) -> None:
         """Put the model's default state in place, for scenes whose state can't be captured."""

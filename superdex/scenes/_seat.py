@@ -54,7 +54,7 @@ class Turns:
         """Check that nobody changed the model.
 
         Args:
-            thorough: Look at large arrays (meshes, textures, height fields) too.
+            thorough: Look at large textures too.
 
         Raises:
             SceneMismatch: It was changed; it is put back.
@@ -65,7 +65,9 @@ class Turns:
                 f"The shared model {self.name!r} was changed in {', '.join(changed)} after an "
                 "environment was constructed; what it was is put back, because every environment "
                 "that shares it would move by the change. Change the model in the environment's "
-                "constructor, or make the environments without share_mujoco."
+                "constructor. An environment that draws it anew as it runs (domain randomization) "
+                "is made without share_mujoco, or as a SceneEnv that names the fields in "
+                "varied_fields and returns their values from _draw_physics."
             )
 
 

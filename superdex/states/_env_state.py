@@ -154,9 +154,15 @@ def difference(here: dict[str, str], tag: dict[str, str]) -> str | None:
     for key in [*here, *(key for key in tag if key not in here)]:
         if here.get(key) != tag.get(key):
             what = key.replace("_", " ")
+            hint = ""
             if what == "scene":
                 what = "model of the scene"
-            return f"another {what}: expected {here.get(key)}, got {tag.get(key)}"
+                hint = (
+                    ". Something that moves the physics is not as it was where the state was "
+                    "captured. What _draw_physics draws goes with a state; what is changed in the "
+                    "model otherwise must be changed alike before the state is restored"
+                )
+            return f"another {what}: expected {here.get(key)}, got {tag.get(key)}{hint}"
     return None
 
 

@@ -403,12 +403,14 @@ def _mujoco_observation(scene: Any) -> NDArray[Any]:
 
 
 def _model_bytes(env: SceneEnv) -> bytes:
-    """Return the compiled model of an environment's scene; nothing where it has none."""
+    """Return the compiled model of a shared scene, without what varies; nothing if it has none."""
     model = getattr(env._scene, "model", None)
     if model is None:
         return b""
     import mujoco
 
+    if env.varied_fields:
+        env._scene.apply_variation(None)  # each environment puts its own in when its turn comes
     buffer = np.zeros(mujoco.mj_sizeModel(model), np.uint8)
     mujoco.mj_saveModel(model, None, buffer)
     return buffer.tobytes()

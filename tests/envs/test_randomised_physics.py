@@ -13,7 +13,8 @@ from superdex.envs import AntEnv, CartPoleEnv, HalfCheetahEnv
 from superdex.errors import SceneMismatch
 from superdex.scenes import SceneManager
 from superdex.scenes._variation import Variations
-from superdex.testing import PlainLoop, check_array_hooks, check_equivalence
+from superdex.testing import PlainLoop, check_array_hooks, check_equivalence, check_scene_env
+from superdex.vector import HybridVectorEnv
 
 
 class VariedCartPole(CartPoleEnv):
@@ -42,6 +43,17 @@ class VariedAnt(AntEnv):
         return {"geom_friction": self._scene.model.geom_friction * [scale, 1, 1]}
 
 
+class Floating(CartPoleEnv):
+    """A pole that floats in some episodes: nought in the model, by a flag that MuJoCo sets."""
+
+    varied_fields = ("body_gravcomp", "geom_margin")
+
+    def _draw_physics(self):
+        if self.np_random.random() < 0.5:
+            return {}
+        return {"body_gravcomp": self.np_random.uniform(0, 1, self._scene.model.nbody)}
+
+
 class Misspelt(HalfCheetahEnv):
     varied_fields = ("body_maas",)
 
@@ -49,6 +61,7 @@ class Misspelt(HalfCheetahEnv):
 CLASSES = [
     partial(VariedCartPole, steps_per_episode=9),
     partial(VariedAnt, observe_contacts=False, steps_per_episode=7),
+    partial(Floating, steps_per_episode=8),
 ]
 
 
@@ -83,9 +96,29 @@ def assert_same(one, other):
     )
 
 
+@pytest.mark.parametrize("factory", CLASSES)
+def test_the_check_of_environments_passes(factory):
+    """What varies is no change of the model."""
+    check_scene_env(factory)
+
+
 def test_workers_give_the_same():
     """However environments are split."""
     check_equivalence([CLASSES[0]] * 8, [(2, 4), (4, 2)], num_steps=20)
+
+
+def test_a_field_that_a_batch_has_once_is_named_in_a_warning():
+    """The environments are stepped one by one then, with the same results."""
+
+    class Reshaped(CartPoleEnv):
+        varied_fields = ("mesh_vert",)
+
+    reason = "mesh_vert, which varied_fields names, is common to all simulations of a batch"
+    with HybridVectorEnv([Reshaped] * 4, num_workers=1, in_process=True) as envs:
+        with pytest.warns(UserWarning, match=reason):
+            envs.reset(seed=0)
+        envs.step(envs.action_space.sample())
+        assert envs.statistics().steps_at_once == (False,)
 
 
 def test_the_values_make_a_difference():

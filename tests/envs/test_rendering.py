@@ -177,3 +177,27 @@ def test_a_picture_depends_on_the_state_alone():
         first = env.render()
         far_away.render()
         assert np.array_equal(env.render(), first)
+
+
+@needs_gl
+def test_a_picture_shows_the_terrain_that_was_drawn():
+    """MuJoCo's drawing context has a copy of it, which is renewed."""
+    xml = """<mujoco><asset><hfield name="t" nrow="8" ncol="8" size="1 1 .5 .1"/></asset><worldbody>
+    <light pos="0 0 3"/><geom type="hfield" hfield="t"/><body pos="0 0 2"><freejoint/>
+    <geom size=".1"/></body></worldbody></mujoco>"""
+    terrains = [np.random.default_rng(seed).uniform(0, 1, 64) for seed in range(2)]
+    scene = MujocoScene.from_xml_string(xml)
+    varied = [scene.vary(["hfield_data"], {"hfield_data": terrain}) for terrain in terrains]
+    pictures = []
+    for variation in (*varied, *varied):
+        scene.apply_variation(variation)
+        scene.refresh()
+        pictures.append(scene.render(width=64, height=48))
+    scene.close()
+    assert (pictures[0] != pictures[1]).any()
+    for picture, terrain in zip(pictures, [*terrains, *terrains], strict=True):
+        fresh = MujocoScene.from_xml_string(xml)
+        fresh.model.hfield_data[:] = terrain
+        fresh.refresh()
+        np.testing.assert_array_equal(fresh.render(width=64, height=48), picture)
+        fresh.close()

@@ -398,6 +398,14 @@ def test_a_change_of_the_model_is_refused(ball, made):
     assert live_scene_count() == 1
 
 
+def test_a_refused_change_says_how_to_draw_the_model_anew(ball, made):
+    """Without sharing, or as an environment on a scene."""
+    (env,) = made(share_mujoco(partial(BallEnv, ball)))
+    env.model.body_mass[1] *= 2
+    with pytest.raises(SceneMismatch, match=r"body_mass .* varied_fields .* _draw_physics"):
+        env.reset(seed=0)
+
+
 @pytest.mark.parametrize("name", ["model", "data"])
 def test_another_model_or_data_is_refused(name, ball, made):
     """An environment can't part from its siblings unnoticed."""
