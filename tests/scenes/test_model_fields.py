@@ -177,7 +177,7 @@ def settable_fields():
             yield name
 
 
-@pytest.mark.parametrize("name", settable_fields())
+@pytest.mark.parametrize("name", list(settable_fields()))
 def test_what_is_no_picture_counts_in_the_name_of_a_model(name):
     """To the bit, but for what the compiler computes, which counts to single precision."""
     model = rich_model()
