@@ -10,6 +10,7 @@ from gymnasium.vector import AutoresetMode
 
 from superdex.envs import StopReasons
 from superdex.states import VectorState
+from superdex.testing import check_array_hooks
 from superdex.vector import HybridVectorEnv
 from tests.envs.derived import VARIANTS, XML, Onlooker, fields_of, look, onlooker
 
@@ -251,3 +252,10 @@ def test_data_passed_to_a_function_in_array_hooks_is_refused_by_name():
     cls = onlooker(names=["qpos"], _before_step=before_step)
     with pytest.raises(TypeError, match=r"_before_step can't run: it passes the data of a batch"):
         vector(cls, batched=True)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_check_for_array_hooks_passes_whatever_the_hooks_read(variant):
+    """In every autoreset mode, and in several splits."""
+    cls = onlooker(variant, array_hooks=True)
+    check_array_hooks(lambda: cls(SETTINGS), num_steps=20)
