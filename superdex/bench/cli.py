@@ -177,6 +177,13 @@ def _add_games(commands: Any) -> None:
         help="how far the bots see; 0 for the whole board (default: 0)",
     )
     parser.add_argument(
+        "--opening_plies",
+        type=_whole,
+        default=0,
+        metavar="MOVES",
+        help="random moves, drawn from the seed, before the bots' own (default: 0)",
+    )
+    parser.add_argument(
         "--delay",
         type=float,
         default=0.05,
@@ -238,6 +245,7 @@ def _play(arguments: argparse.Namespace) -> int:
             width=arguments.width,
             height=arguments.height,
             vision_radius=arguments.vision_radius,
+            opening_plies=arguments.opening_plies,
             delay=arguments.delay,
         )
     except GameLibraryError as error:
