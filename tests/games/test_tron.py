@@ -98,8 +98,10 @@ def test_an_opening_leaves_its_game_to_be_played(tron, opening_plies):
     batch = tron.create(400, options={"width": 6, "height": 5, "opening_plies": opening_plies})
     arrays = (outputs := batch.allocate()).arrays
     batch.observe(outputs)
-    assert not arrays["over"].any() and (arrays["legal_action_count"] > 0).all()
-    assert not arrays["seat_reward"].any() and (arrays["acting_seat"] == -1).all()
+    assert not arrays["over"].any()
+    assert (arrays["legal_action_count"] > 0).all()
+    assert not arrays["seat_reward"].any()
+    assert (arrays["acting_seat"] == -1).all()
     short = arrays["plies"] < opening_plies
     boxed_in = arrays["action_features"][:, 0, 3] == 1
     assert boxed_in[short].all()
@@ -118,13 +120,15 @@ def test_an_opening_counts_as_plies_and_as_no_steps(tron):
         batch.observe(outputs)
         ids = (usual := plain.allocate()).arrays
         plain.observe(usual)
-        assert (arrays["plies"] == 6).all() and not arrays["event_mask"].any()
+        assert (arrays["plies"] == 6).all()
+        assert not arrays["event_mask"].any()
         np.testing.assert_array_equal(arrays["state_id"], ids["state_id"])
         for step in range(1, (limit or 3) + 1):
             assert not arrays[ends].any()
             batch.step(arrays["action_id"][:, 0], outputs)
             assert (arrays["plies"] == 6 + step).all()
-        assert arrays[ends].all() and not arrays["scores"].any()
+        assert arrays[ends].all()
+        assert not arrays["scores"].any()
         # The seat to move was told of both seats' actions.
         assert arrays["event_action_sequence"][0, -step:].tolist() == list(range(1, step + 1))
 
