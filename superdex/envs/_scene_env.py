@@ -36,6 +36,16 @@ from superdex.envs._batch import UNSTABLE_REASON, SceneEnvBatch, refuse_own_step
 from superdex.envs._config import RENDER_MODES, SceneEnvCfg
 from superdex.envs._layout import BoxLayout
 from superdex.envs._outcome import as_number, in_words, owned
+from superdex.envs._returned import (
+    check_camera,
+    check_frame,
+    check_observed,
+    check_stop,
+    check_terms,
+    check_values,
+    explain_observation,
+    explain_terms,
+)
 from superdex.envs._share import SceneBuilder, SceneShare
 from superdex.envs._timing import PhaseTiming, Stopwatch, report
 from superdex.errors import ClosedError, ResetNeeded
@@ -103,6 +113,18 @@ def _reason_where(conditions: Mapping[str, Any]) -> Any:
 
 
 _GO_ON = StopReasons()
+
+
+def _as_stop(env: SceneEnv, stop: Any) -> StopReasons:
+    """Return what `_check_stop_criteria` returned as reasons; None is to go on.
+
+    Raises:
+        TypeError: It is no pair.
+    """
+    if stop is None:
+        return _GO_ON
+    check_stop(env, stop)
+    return StopReasons(*stop)
 
 
 class SceneEnv(gym.Env[Observation, Action]):
@@ -224,8 +246,13 @@ class SceneEnv(gym.Env[Observation, Action]):
         """Return the parts of the reward by name; the reward is their sum."""
         raise NotImplementedError(f"{type(self).__name__} must define _compute_reward_terms")
 
-    def _check_stop_criteria(self, observation: StructuredObservation, info: Info) -> StopReasons:
-        """Return why the episode ends, if it does; `steps_per_episode` is seen to elsewhere."""
+    def _check_stop_criteria(
+        self, observation: StructuredObservation, info: Info
+    ) -> StopReasons | None:
+        """Return why the episode ends; None, or `StopReasons()`, where it goes on.
+
+        `steps_per_episode` is seen to elsewhere.
+        """
         return _GO_ON
 
     def _draw_physics(self) -> Mapping[str, Any]:
@@ -260,7 +287,9 @@ class SceneEnv(gym.Env[Observation, Action]):
     def _render_frame(self) -> NDArray[np.uint8]:
         """Return the picture, (height, width, 3), of the state that the scene holds now."""
         width, height = self.cfg.render_size or _DEFAULT_RENDER_SIZE
-        picture: NDArray[np.uint8] = self._scene.render(self._render_camera(), width, height)
+        camera = self._render_camera()
+        check_camera(self, camera)
+        picture: NDArray[np.uint8] = self._scene.render(camera, width, height)
         return picture
 
     # Set-up, called by subclasses' constructors
@@ -329,6 +358,7 @@ class SceneEnv(gym.Env[Observation, Action]):
         Raises:
             ClosedError: The environment is closed.
             ValueError: `_make_observation` returned other names or shapes than were declared.
+            TypeError: A hook returned something of another type.
             SceneMismatch: The model of the shared scene was changed; it is put back.
         """
         super().reset(seed=seed)
@@ -341,12 +371,16 @@ class SceneEnv(gym.Env[Observation, Action]):
             refresh = getattr(self._scene, "refresh", _nothing)
             if self.varied_fields:
                 self._scene.apply_variation(None)
-                share.vary(self.varied_fields, self._draw_physics())
+                values = self._draw_physics()
+                check_values(self, values)
+                share.vary(self.varied_fields, values)
             refresh()
             self._reset_scene()
             share.check_model(thorough=False)
             refresh()
-            structured, info = self._make_observation()
+            returned = self._make_observation()
+            check_observed(self, returned)
+            structured, info = returned
             self._observation_layout.check(structured, "The observation")
             observation = self._observation_layout.flatten(structured)
             share.keep()
@@ -370,7 +404,8 @@ class SceneEnv(gym.Env[Observation, Action]):
         Raises:
             ValueError: The action has another shape, holds no real numbers or one that is not
                 finite, or a reward term is more than one number.
-            TypeError: A stop reason is no string.
+            TypeError: A hook returned something of another type; the message names class and hook,
+                what it returned and what is expected. Or a stop reason is no string.
             ResetNeeded: The environment was never reset.
             ClosedError: The environment is closed.
             RuntimeError: Another thread is using the scene.
@@ -389,10 +424,13 @@ class SceneEnv(gym.Env[Observation, Action]):
                 if substep == 0 or not self.holds_action:
                     self._apply_action(structured_action)
                 advance(dt)
-            structured, info = self._make_observation()
-            observation = self._observation_layout.flatten(structured)
+            structured, info, observation = _observe(self)
             terms = self._compute_reward_terms(structured_action, structured, info)
+            if type(terms) is not dict:
+                check_terms(self, terms)
             stop = self._check_stop_criteria(structured, info)
+            if type(stop) is not StopReasons:
+                stop = _as_stop(self, stop)
             if share.is_unstable():
                 stop = StopReasons(UNSTABLE_REASON, stop[1])
             share.keep()
@@ -401,12 +439,7 @@ class SceneEnv(gym.Env[Observation, Action]):
                 share.give_turn()
         self._elapsed_steps += 1
         info = owned(info)
-        reward = 0.0
-        for name, term in terms.items():
-            if not isinstance(term, float):
-                term = as_number(name, term)
-            reward += term
-            info["reward_" + name] = term
+        reward = _add_up(self, terms, info)
         terminated_reason, truncated_reason = stop
         if truncated_reason is None and 0 < self.cfg.steps_per_episode <= self._elapsed_steps:
             truncated_reason = "time limit"
@@ -416,7 +449,7 @@ class SceneEnv(gym.Env[Observation, Action]):
             info["truncated_reason"] = in_words(truncated_reason, "time limit")
         return (
             observation,
-            float(reward),
+            reward,
             terminated_reason is not None,
             truncated_reason is not None,
             info,
@@ -427,6 +460,7 @@ class SceneEnv(gym.Env[Observation, Action]):
 
         Raises:
             RuntimeError: No OpenGL context can be had; the message says what to install.
+            TypeError: `_render_frame` returned no picture.
         """
         if self.render_mode is None:
             gym.logger.warn(
@@ -436,7 +470,9 @@ class SceneEnv(gym.Env[Observation, Action]):
             return None
         self._loaded_share()
         with self.own_state():
-            return self._render_frame()
+            frame = self._render_frame()
+        check_frame(self, frame)
+        return frame
 
     def close(self) -> None:
         """Release the scene, once; the last environment to do so destroys it."""
@@ -577,3 +613,43 @@ class SceneEnv(gym.Env[Observation, Action]):
 
 def _nothing() -> None:
     """Stand in for an optional method that a scene doesn't have."""
+
+
+def _observe(env: SceneEnv) -> tuple[StructuredObservation, Info, Observation]:
+    """Return what `_make_observation` returns, and the observation as a vector.
+
+    Raises:
+        TypeError: It returned no pair of dicts, or a value without numbers.
+        ValueError: A name or a shape is another one than was declared.
+    """
+    returned = env._make_observation()
+    try:
+        structured, info = returned
+        observation = env._observation_layout.flatten(structured)
+    except Exception:
+        check_observed(env, returned)
+        explain_observation(env, env._observation_layout, returned[0])
+        raise
+    if type(info) is not dict:
+        check_observed(env, returned)
+    return structured, info, observation
+
+
+def _add_up(env: SceneEnv, terms: RewardTerms, info: Info) -> float:
+    """Return the sum of the terms, and put each into the info.
+
+    Raises:
+        TypeError: A name is no string, or a term is no number.
+        ValueError: A term is more than one number.
+    """
+    reward = 0.0
+    try:
+        for name, term in terms.items():
+            if not isinstance(term, float):
+                term = as_number(name, term)
+            reward += term
+            info["reward_" + name] = term
+    except Exception:
+        explain_terms(env, terms)
+        raise
+    return float(reward)
