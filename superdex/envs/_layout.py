@@ -76,6 +76,14 @@ class BoxLayout:
         """
         return copy.copy(self._space)
 
+    def labels(self) -> list[str]:
+        """Return a name for each entry of a flat vector, such as speed[1]."""
+        return [
+            f"{name}[{', '.join(map(str, index))}]" if math.prod(shape) != 1 else name
+            for name, _, shape in self._places
+            for index in np.ndindex(shape)
+        ]
+
     def flatten(self, structured: Mapping[str, Any]) -> NDArray[Any]:
         """Return the values as one new vector, (size,).
 

@@ -21,6 +21,7 @@ capture.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +47,7 @@ from superdex.envs._returned import (
     explain_observation,
     explain_terms,
 )
-from superdex.envs._share import SceneBuilder, SceneShare
+from superdex.envs._share import SceneBuilder, SceneShare, may_share
 from superdex.envs._timing import PhaseTiming, Stopwatch, report
 from superdex.errors import ClosedError, ResetNeeded
 from superdex.scenes import SceneData
@@ -202,6 +203,8 @@ class SceneEnv(gym.Env[Observation, Action]):
         self, cfg: SceneEnvCfg | Mapping[str, Any] | None = None, **overrides: Any
     ) -> None:
         self.cfg = self.cfg_class.from_any(cfg, **overrides)
+        if not may_share():
+            self.cfg = dataclasses.replace(self.cfg, use_shared_scenes=False)
         self.render_mode = self.cfg.render_mode
         self.metadata = {**type(self).metadata, "render_fps": self.cfg.control_frequency}
         self.reset_options: dict[str, Any] = {}
