@@ -34,7 +34,7 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from superdex.envs._batch import UNSTABLE_REASON, SceneEnvBatch, refuse_own_steps
-from superdex.envs._config import RENDER_MODES, SceneEnvCfg
+from superdex.envs._config import RENDER_MODES, SceneEnvCfg, check_timestep
 from superdex.envs._layout import BoxLayout
 from superdex.envs._outcome import as_number, in_words, owned
 from superdex.envs._returned import (
@@ -196,6 +196,8 @@ class SceneEnv(gym.Env[Observation, Action]):
     cfg: SceneEnvCfg
     _scene: Any
     _agent: Any
+    # Whether the frequencies follow from the model that is loaded, not from the settings.
+    _takes_models_timestep: ClassVar[bool] = False
     # Until the constructor has set everything that close() needs.
     _closed = True
 
@@ -324,6 +326,7 @@ class SceneEnv(gym.Env[Observation, Action]):
             SceneMismatch: The scene of that name was built from other `fields`, or its model was
                 changed since.
             StateCaptureUnsupported: The scene's state can't be captured, and sharing is enabled.
+            ValueError: `simulation_frequency` does not fit the model's timestep.
         """
         if self._share is not None:
             raise RuntimeError(f"{type(self).__name__} has loaded its scene already")
@@ -338,6 +341,12 @@ class SceneEnv(gym.Env[Observation, Action]):
                 f"varied_fields needs a MujocoScene, {type(self).__name__} has a "
                 f"{type(share.data.scene).__name__}"
             )
+        if not self._takes_models_timestep:
+            try:
+                check_timestep(self, share.data.scene, self.cfg)
+            except ValueError:
+                share.release()
+                raise
         self._share = share
         self._scene = share.data.scene
         if share.data.agent is None:
@@ -593,6 +602,7 @@ class SceneEnv(gym.Env[Observation, Action]):
         if self._share is None:
             if self._closed or self._scene is None:
                 raise self._not_ready()
+            check_timestep(self, self._scene, self.cfg)
             self._share = SceneShare.of_hand_built(self._scene, self._agent, self._stopwatch)
         if self._share.name is None and self.cfg.use_shared_scenes:
             warnings.warn(

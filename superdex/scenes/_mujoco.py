@@ -13,12 +13,14 @@ rewards differ by 1e-4. So the fields that are read before a step are saved with
 
 from __future__ import annotations
 
+import errno
 import itertools
 import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mujoco
@@ -98,8 +100,22 @@ class MujocoScene:
     def from_xml_path(
         cls, path: str | PathLike[str], *, fields: Sequence[str] = ("xpos", "xipos")
     ) -> MujocoScene:
-        """Build a scene from an MJCF or URDF file."""
-        return cls(mujoco.MjModel.from_xml_path(fspath(path)), fields=fields)
+        """Build a scene from an MJCF or URDF file.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+            ValueError: MuJoCo can't read or compile it.
+        """
+        try:
+            model = mujoco.MjModel.from_xml_path(fspath(path))
+        except ValueError:
+            # Afterwards only: MuJoCo may read what is no file, by a resource provider.
+            if Path(path).exists():
+                raise
+            raise FileNotFoundError(
+                errno.ENOENT, "There is no model file of that name", str(Path(path).absolute())
+            ) from None
+        return cls(model, fields=fields)
 
     @classmethod
     def from_xml_string(cls, xml: str, *, fields: Sequence[str] = ("xpos", "xipos")) -> MujocoScene:

@@ -243,7 +243,7 @@ def test_envs_lists_ids_sizes_and_descriptions(capsys):
     lines = [
         [cell.strip() for cell in line.strip("│").split("│")]
         for line in printed.splitlines()
-        if "superdex_gym/" in line
+        if "superdex_gym/" in line or "superdex/" in line
     ]
     assert {env_id: (observation, action) for env_id, observation, action, _ in lines} == {
         "superdex_gym/CartPole-v0": ("4", "1"),
@@ -254,6 +254,17 @@ def test_envs_lists_ids_sizes_and_descriptions(capsys):
         "superdex_gym/AntFullObservation-v0": ("83", "8"),
         "superdex_gym/AntNoContact-v0": ("27", "8"),
         "superdex_gym/AntRotationVector-v0": ("80", "8"),
+        "superdex/Ant-v5": ("105", "8"),
+        "superdex/HalfCheetah-v5": ("17", "6"),
+        "superdex/Hopper-v5": ("11", "3"),
+        "superdex/Humanoid-v5": ("348", "17"),
+        "superdex/HumanoidStandup-v5": ("348", "17"),
+        "superdex/InvertedDoublePendulum-v5": ("9", "1"),
+        "superdex/InvertedPendulum-v5": ("4", "1"),
+        "superdex/Pusher-v5": ("23", "7"),
+        "superdex/Reacher-v5": ("10", "2"),
+        "superdex/Swimmer-v5": ("8", "2"),
+        "superdex/Walker2d-v5": ("17", "6"),
     }
     assert all(description for *_, description in lines)
     assert "ant_rotation_vector" in printed
