@@ -11,21 +11,23 @@ import time
 from collections import Counter
 
 from superdex.envs import CartPoleEnv
-from superdex.vector import HybridVectorEnv
+from superdex.vector import HybridVectorEnv, suggest_split
 
 
 def main() -> None:
     """Step random actions and say how fast, and why episodes ended."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--num_envs", type=int, default=1000)
-    parser.add_argument("--num_envs_per_worker", type=int, default=125)
+    parser.add_argument("--num_workers", type=int, help="default: one for each CPU to use")
     parser.add_argument("--num_steps", type=int, default=200)
     arguments = parser.parse_args()
 
     # One factory per environment. It is called in the worker: no environment is built here.
     env_fns = [lambda: CartPoleEnv({"reset_noise_scale": 0.05})] * arguments.num_envs
 
-    with HybridVectorEnv(env_fns, num_envs_per_worker=arguments.num_envs_per_worker) as env:
+    num_workers = arguments.num_workers or suggest_split(len(env_fns)).num_workers
+
+    with HybridVectorEnv(env_fns, num_workers=num_workers) as env:
         print(f"{env.num_envs} environments over {env.num_workers} workers")
         print(f"one observation {env.single_observation_space.shape}, all of them", end=" ")
         print(env.observation_space.shape)

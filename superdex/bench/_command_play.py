@@ -73,6 +73,7 @@ def prepare(
     width: int | None,
     height: int | None,
     vision_radius: int,
+    opening_plies: int,
     delay: float,
 ) -> Job:
     """Check everything that can be wrong before the game begins.
@@ -84,7 +85,12 @@ def prepare(
     from superdex.games import library
 
     engine = library()
-    given = {"width": width, "height": height, "vision_radius": vision_radius}
+    given = {
+        "width": width,
+        "height": height,
+        "vision_radius": vision_radius,
+        "opening_plies": opening_plies,
+    }
     options = {name: value for name, value in given.items() if value is not None}
     known = engine.describe("tron", options).bots
     if not 0 <= delay <= _LONGEST_DELAY:
@@ -201,8 +207,10 @@ def _tell_result(job: Job, position: Position, console: Console) -> str:
     height, width = position.trails.shape
     radius = job.options["vision_radius"]
     fog = f"vision radius {radius}, " if radius else ""
+    opening = job.options["opening_plies"]
+    drawn = f"opening plies {opening}, " if opening else ""
     times = "x" if console.options.ascii_only else "×"
-    again = f"board {width} {times} {height}, {fog}seed {job.seed}"
+    again = f"board {width} {times} {height}, {fog}{drawn}seed {job.seed}"
     if position.winner < 0:
         return f"A draw after {position.plies} moves ({again})."
     winner, loser = position.winner, 1 - position.winner

@@ -13,26 +13,31 @@ from gymnasium.envs.registration import EnvSpec
 
 __all__ = ["find_spec", "short_names", "superdex_ids"]
 
-_NAMESPACE = "superdex_gym/"
+_BUILT_IN = "superdex_gym/"
+_OF_GYMNASIUM = "superdex/"
+"""Gymnasium's MuJoCo environments as this package has them: superdex/Ant-v5 beside our own ant."""
 
 
 def superdex_ids() -> tuple[str, ...]:
-    """Return the ids of this package's environments, in the order of their registration."""
+    """Return the ids of this package's environments: the built-in ones, then superdex/…-v5."""
     importlib.import_module("superdex.envs")
-    return tuple(env_id for env_id in gymnasium.registry if env_id.startswith(_NAMESPACE))
+    ids = [env_id for env_id in gymnasium.registry if env_id.startswith(_BUILT_IN)]
+    return (*ids, *(env_id for env_id in gymnasium.registry if env_id.startswith(_OF_GYMNASIUM)))
 
 
 def short_names() -> dict[str, str]:
-    """Return short name → id for this package's environments, such as cart_pole.
+    """Return short name → id for the built-in environments, such as cart_pole.
 
     The short name is the id's in snake case, without namespace and version; it means the latest
-    version.
+    version. Gymnasium's MuJoCo environments have none: ant is not superdex/Ant-v5.
     """
     names: dict[str, str] = {}
     latest: dict[str, int] = {}
     for env_id in superdex_ids():
+        if not env_id.startswith(_BUILT_IN):
+            continue
         spec = gymnasium.registry[env_id]
-        name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", spec.name).lower()
+        name = _snake_case(spec)
         version = spec.version or 0
         if version >= latest.get(name, 0):
             names[name] = env_id
@@ -82,10 +87,20 @@ def _import(module: str, name: str) -> None:
         ) from error
 
 
+def _snake_case(spec: EnvSpec) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", spec.name).lower()
+
+
 def _unknown(name: str, env_id: str, names: dict[str, str]) -> str:
-    nearest = difflib.get_close_matches(env_id, [*names, *gymnasium.registry], n=1)
-    advice = f"Did you mean {nearest[0]!r}? " if nearest else ""
+    others = [known for known in superdex_ids() if known not in names.values()]
+    meant = {known: known for known in (*names, *others, *gymnasium.registry)}
+    # Who types hopper means superdex/Hopper-v5.
+    for known in others:
+        meant.setdefault(_snake_case(gymnasium.registry[known]), known)
+    nearest = difflib.get_close_matches(env_id, meant, n=1)
+    advice = f"Did you mean {meant[nearest[0]]!r}? " if nearest else ""
     return (
-        f"There is no environment {name!r}. {advice}Give a short name ({', '.join(names)}) or a "
-        "registered Gymnasium id; where a module of yours registers it, write 'module:id'."
+        f"There is no environment {name!r}. {advice}Give a short name ({', '.join(names)}), one of "
+        f"{', '.join(others)}, or another registered Gymnasium id; where a module of yours "
+        "registers it, write 'module:id'."
     )

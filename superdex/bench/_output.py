@@ -75,14 +75,17 @@ def write_heat_map(report: SweepReport, path: str | Path) -> None:
     """Draw environment steps per second over workers × environments, one panel per environment.
 
     Workers with several numbers of threads have a line for each; splits that were left out because
-    threads change nothing are blank. The best split is framed; a failed one says so. Needs
-    matplotlib (the extra "plot").
+    threads change nothing are blank. Splits of one number of environments have a line each, and
+    threads a column. The best split is framed; a failed one says so. Where the bare environment is
+    no place of the map, its speed stands above. Needs matplotlib (the extra "plot").
     """
     from matplotlib.figure import Figure
 
     env_ids = report.env_ids
-    workers = sorted({_line(row) for row in report.rows})
-    per_worker = sorted({row.case.num_envs_per_worker for row in report.rows})
+    placed = [row for row in report.rows if _is_placed(row, report)]
+    places = [_place(row, report) for row in placed]
+    workers = sorted({line for line, _ in places})
+    per_worker = sorted({column for _, column in places})
     columns = min(2, len(env_ids))
     lines = -(-len(env_ids) // columns)
     panel_size = (max(5.0, 1.1 * len(per_worker) + 1.6), max(2.4, 0.7 * len(workers) + 1.5))
@@ -107,7 +110,7 @@ def _draw_panel(
     from matplotlib.patches import Rectangle
     from matplotlib.ticker import EngFormatter
 
-    rows = {(_line(row), row.case.num_envs_per_worker): row for row in report.rows_of(env_id)}
+    rows = {_place(row, report): row for row in report.rows_of(env_id) if _is_placed(row, report)}
     speeds = np.full((len(workers), len(per_worker)), np.nan)
     for (workers_and_threads, num_envs_per_worker), row in rows.items():
         if row.control_fps is not None:
@@ -115,7 +118,7 @@ def _draw_panel(
             speeds[cell] = row.control_fps
     image = panel.imshow(np.ma.masked_invalid(speeds), cmap="viridis", vmin=0, aspect="auto")
     panel.set_facecolor("#dddddd")
-    best = report.best(env_id)
+    best = report.winner(env_id)
     for line, workers_and_threads in enumerate(workers):
         for column, num_envs_per_worker in enumerate(per_worker):
             if (workers_and_threads, num_envs_per_worker) not in rows:
@@ -144,19 +147,44 @@ def _draw_panel(
                         lw=2.5,
                     )
                 )
-    panel.set_title(env_id, fontsize=11)
+    panel.set_title(_title(report, env_id), fontsize=11)
     panel.set_xticks(range(len(per_worker)), [str(count) for count in per_worker])
-    names = [f"{count}" if threads == 1 else f"{count} × {threads}" for count, threads in workers]
+    of_one_number = report.settings.num_envs is not None
+    with_second = of_one_number or any(second > 1 for _, second in workers)
+    names = [
+        f"{count} × {second}" if of_one_number or second > 1 else f"{count}"
+        for count, second in workers
+    ]
     panel.set_yticks(range(len(workers)), names)
-    panel.set_xlabel("environments per worker")
-    with_threads = any(threads > 1 for _, threads in workers)
-    panel.set_ylabel("workers × threads" if with_threads else "workers")
+    second = "environments" if of_one_number else "threads"
+    panel.set_xlabel("threads per worker" if of_one_number else "environments per worker")
+    panel.set_ylabel(f"workers × {second}" if with_second else "workers")
     panel.figure.colorbar(image, ax=panel, format=EngFormatter(), label="control FPS")
 
 
-def _line(row: SweepRow) -> tuple[int, int]:
-    """Return the line of a split: its workers and their threads."""
-    return row.case.num_workers, row.case.num_threads_per_worker
+def _place(row: SweepRow, report: SweepReport) -> tuple[tuple[int, int], int]:
+    """Return the line and the column of a split."""
+    case = row.case
+    if report.settings.num_envs is not None:
+        return (case.num_workers, case.num_envs_per_worker), case.num_threads_per_worker
+    return (case.num_workers, case.num_threads_per_worker), case.num_envs_per_worker
+
+
+def _is_placed(row: SweepRow, report: SweepReport) -> bool:
+    """Return whether a row is among the splits asked for; the bare one is measured in any event."""
+    if not row.case.is_bare or all(other.case.is_bare for other in report.rows):
+        return True
+    settings = report.settings
+    asked = 1 in settings.num_workers and 1 in settings.num_envs_per_worker
+    return asked and settings.num_envs is None
+
+
+def _title(report: SweepReport, env_id: str) -> str:
+    for row in report.rows_of(env_id):
+        if not _is_placed(row, report) and row.control_fps is not None:
+            best = ", best" if row is report.winner(env_id) else ""
+            return f"{env_id} (bare loop: {_short(row.control_fps)}{best})"
+    return env_id
 
 
 def _label(row: SweepRow, *, is_best: bool) -> str:

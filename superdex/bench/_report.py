@@ -205,6 +205,10 @@ class SweepReport:
         ]
         return max(measured, key=lambda row: row.control_fps or 0.0, default=None)
 
+    def winner(self, env_id: str) -> SweepRow | None:
+        """Return the row to call the best: of a given number of environments, a split of those."""
+        return self.best(env_id, vectorized=self.settings.num_envs is not None)
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON."""
         return {

@@ -28,7 +28,7 @@ def _render_table(report: SweepReport, env_id: str) -> Table:
     figures = ("Init\ns", "Memory\nMiB", "Control\nFPS", "Simulation\nFPS", "Mean step\nms")
     for heading in (*split, *figures):
         table.add_column(heading, justify="right", no_wrap=True)
-    best = report.best(env_id)
+    best = report.winner(env_id)
     for row in report.rows_of(env_id):
         table.add_row(
             *_cells(row, with_threads=with_threads), style="bold green" if row is best else None
@@ -84,11 +84,12 @@ def _render_failures(report: SweepReport, env_id: str) -> list[Text]:
 
 
 def _render_verdict(report: SweepReport, env_id: str) -> list[Text]:
-    best, split = report.best(env_id), report.best(env_id, vectorized=True)
-    if best is None:
+    best, split = report.winner(env_id), report.best(env_id, vectorized=True)
+    if report.best(env_id) is None:
         return [Text(f"No split of {env_id} could be measured.", style="red")]
     lines = []
-    if best.case.is_bare:
+    bare_wins = best is not None and best.case.is_bare
+    if best is not None and bare_wins:
         bare = f"the bare environment, without a vectorizer, at {_speed(best)}:"
         lines += [Text.assemble(("Best: ", "bold"), bare), _render_code(best)]
     if split is None:
@@ -96,7 +97,9 @@ def _render_verdict(report: SweepReport, env_id: str) -> list[Text]:
         why = "all of them failed" if tried else "none was measured"
         lines.append(Text.assemble(("Best split into workers: ", "bold"), f"{why}."))
     else:
-        heading = "Best split into workers: " if best.case.is_bare else "Best: "
+        total = report.settings.num_envs
+        of_all = "" if total is None else f" split of {total} environments"
+        heading = "Best split into workers: " if bare_wins else f"Best{of_all}: "
         bare_row = next((row for row in report.rows_of(env_id) if row.case.is_bare), None)
         what = f"{_describe_split(split)}, at {_speed(split)}{_gain(split, bare_row)}:"
         lines += [Text.assemble((heading, "bold"), what), _render_code(split)]

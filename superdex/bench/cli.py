@@ -63,12 +63,12 @@ def _add_bench(commands: Any) -> None:
         "bench",
         help="measure which split into workers is fastest",
         description="Measure every number of workers with every number of environments per worker, "
-        "and of native threads per worker where environments are stepped at once, and say which "
-        "split was fastest. One environment in one worker is measured bare, in a "
-        "plain loop. A case is stepped until both minimums are met, and stopped as soon as either "
-        "maximum is reached.",
+        "or with --num_envs the splits of that many environments; and of native threads per worker "
+        "where environments are stepped at once. Say which split was fastest. One environment is "
+        "always measured bare, in a plain loop. A case is stepped until both minimums are met, and "
+        "stopped as soon as either maximum is reached.",
         epilog="example: superdex bench --env cart_pole --num_workers 1,2 "
-        "--num_envs_per_worker 1,5,25,125",
+        "--num_envs_per_worker 1,5,25,125; superdex bench --env ant --num_envs 512",
     )
     fields = {field.name: field for field in dataclasses.fields(SweepSettings)}
     which = parser.add_mutually_exclusive_group(required=True)
@@ -82,6 +82,7 @@ def _add_bench(commands: Any) -> None:
     kinds: dict[str, tuple[Any, str]] = {
         "num_workers": (_counts, "N[,N…]"),
         "num_envs_per_worker": (_counts, "K[,K…]"),
+        "num_envs": (_count, "N"),
         "num_threads_per_worker": (_counts, "T[,T…]"),
         "min_time": (float, "SECONDS"),
         "max_time": (float, "SECONDS"),
@@ -91,6 +92,7 @@ def _add_bench(commands: Any) -> None:
     for name, (kind, metavar) in kinds.items():
         default = fields[name].default
         shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
+        shown = fields[name].metadata.get("default", shown)
         parser.add_argument(
             f"--{name}",
             type=kind,
@@ -177,6 +179,13 @@ def _add_games(commands: Any) -> None:
         help="how far the bots see; 0 for the whole board (default: 0)",
     )
     parser.add_argument(
+        "--opening_plies",
+        type=_whole,
+        default=0,
+        metavar="MOVES",
+        help="random moves, drawn from the seed, before the bots' own (default: 0)",
+    )
+    parser.add_argument(
         "--delay",
         type=float,
         default=0.05,
@@ -194,6 +203,7 @@ def _bench(arguments: argparse.Namespace) -> int:
             env=superdex_ids() if arguments.all else arguments.env,
             num_workers=arguments.num_workers,
             num_envs_per_worker=arguments.num_envs_per_worker,
+            num_envs=arguments.num_envs,
             num_threads_per_worker=arguments.num_threads_per_worker,
             min_time=arguments.min_time,
             max_time=arguments.max_time,
@@ -238,6 +248,7 @@ def _play(arguments: argparse.Namespace) -> int:
             width=arguments.width,
             height=arguments.height,
             vision_radius=arguments.vision_radius,
+            opening_plies=arguments.opening_plies,
             delay=arguments.delay,
         )
     except GameLibraryError as error:

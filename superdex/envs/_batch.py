@@ -21,6 +21,14 @@ from numpy.typing import NDArray
 
 from superdex._batching import NotBatchable, RowError, Transitions
 from superdex.envs._outcome import in_words
+from superdex.envs._returned import (
+    WithoutAgent,
+    check_observed,
+    check_stop,
+    check_terms,
+    explain_observation,
+    explain_terms,
+)
 
 if TYPE_CHECKING:
     from superdex.envs._scene_env import SceneEnv
@@ -137,6 +145,8 @@ class SceneEnvBatch:
         yield "_apply_action", lambda: body._apply_action(action)
         seen: list[Any] = []
         yield "_make_observation", lambda: seen.extend(body._make_observation())
+        if len(seen) != 2:
+            return  # the first step will say so
         observation, info = seen
         yield (
             "_compute_reward_terms",
@@ -184,16 +194,30 @@ class SceneEnvBatch:
         for _ in range(self._calls):
             body._apply_action(structured_action)
             batch.step(body._dt, self._substeps, rows)
-        structured, info = body._make_observation()
-        body._observation_layout.flatten_rows(structured, observation)
-        terms = body._compute_reward_terms(structured_action, structured, info)
-        stop = body._check_stop_criteria(structured, info)
         count = len(self._envs)
+        returned = body._make_observation()
+        check_observed(body, returned)
+        structured, info = returned
+        try:
+            body._observation_layout.flatten_rows(structured, observation)
+        except Exception:
+            explain_observation(body, body._observation_layout, structured, count)
+            raise
+        terms = body._compute_reward_terms(structured_action, structured, info)
+        check_terms(body, terms)
+        stop: Any = body._check_stop_criteria(structured, info)
+        if stop is None:
+            stop = (None, None)
+        check_stop(body, stop)
         info = {name: rows_of(value, count) for name, value in info.items()}
         reward.fill(0.0)
-        for name, term in terms.items():
-            reward += term
-            info["reward_" + name] = rows_of(np.asarray(term, np.float64), count)
+        try:
+            for name, term in terms.items():
+                reward += term
+                info["reward_" + name] = rows_of(np.asarray(term, np.float64), count)
+        except Exception:
+            explain_terms(body, terms, count)
+            raise
         if rows is None:
             self._elapsed_steps += 1
         else:
@@ -404,6 +428,8 @@ def _body(env: SceneEnv, batch: Any) -> SceneEnv:
     body.__dict__.update(env.__dict__)
     body._scene = batch
     body._agent = env._find_agent(batch)
+    if body._agent is None and env._agent is not None:
+        body._agent = WithoutAgent(env)
     body._share = None  # nothing to give back
     body._closed = True
     body._np_random = _NoGenerator()  # type: ignore[assignment]

@@ -155,6 +155,36 @@ class SceneEnvCfg:
         return target(**values)
 
 
+def check_timestep(env: object, scene: Any, cfg: SceneEnvCfg) -> None:
+    """Check that the physics steps that were asked for are made of the model's timesteps.
+
+    Scenes that don't count timesteps are taken on trust.
+
+    Args:
+        env: Whose settings they are, for the message.
+        scene: What is stepped.
+        cfg: The settings.
+
+    Raises:
+        ValueError: They are not.
+    """
+    if not hasattr(scene, "count_substeps"):
+        return
+    dt = cfg.simulation_timestep
+    try:
+        scene.count_substeps(dt)
+    except ValueError as error:
+        timestep = float(scene.model.opt.timestep)
+        fitting = 1 / (timestep * max(1, round(dt / timestep)))
+        raise ValueError(
+            f"{type(env).__name__} has simulation_frequency={cfg.simulation_frequency:g} Hz, "
+            f"physics steps of {dt:.6g} s, which are no whole number of the model's timesteps of "
+            f"{timestep:.6g} s ({1 / timestep:.6g} Hz). Set simulation_frequency to "
+            f"{1 / timestep:.6g} Hz or to that divided by a whole number, such as {fitting:.6g}; "
+            f'or give the model that timestep, <option timestep="{dt:.6g}"/>.'
+        ) from error
+
+
 def _is_integer(value: object) -> bool:
     """Return whether a value is an integer and no bool."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)

@@ -76,6 +76,14 @@ class BoxLayout:
         """
         return copy.copy(self._space)
 
+    def labels(self) -> list[str]:
+        """Return a name for each entry of a flat vector, such as speed[1]."""
+        return [
+            f"{name}[{', '.join(map(str, index))}]" if math.prod(shape) != 1 else name
+            for name, _, shape in self._places
+            for index in np.ndindex(shape)
+        ]
+
     def flatten(self, structured: Mapping[str, Any]) -> NDArray[Any]:
         """Return the values as one new vector, (size,).
 
@@ -93,16 +101,23 @@ class BoxLayout:
             value = structured[name]
             out[:, place] = value if len(shape) == 1 else np.reshape(value, (len(out), -1))
 
-    def check(self, structured: Mapping[str, Any], what: str) -> None:
+    def check(self, structured: Mapping[str, Any], what: str, rows: int | None = None) -> None:
         """Check that the values have the declared names and shapes.
+
+        Args:
+            structured: The values by name.
+            what: They are, for messages.
+            rows: The length of their leading axis; None where they have none.
 
         Raises:
             ValueError: A name is missing or unknown, or a shape is another one.
         """
         if structured.keys() != self._names:
-            names = sorted(self._names)
-            raise ValueError(f"{what} must have the keys {names}, got {sorted(structured)}")
+            names, got = sorted(self._names), sorted(structured, key=str)
+            raise ValueError(f"{what} must have the keys {names}, got {got}")
         for name, _, shape in self._places:
+            if rows is not None:
+                shape = (rows, *shape)
             value = structured[name]
             got = value.shape if isinstance(value, np.ndarray) else np.shape(value)
             if got != shape and not (got == () and math.prod(shape) == 1):

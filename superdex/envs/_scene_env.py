@@ -21,6 +21,7 @@ capture.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,10 +34,20 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from superdex.envs._batch import UNSTABLE_REASON, SceneEnvBatch, refuse_own_steps
-from superdex.envs._config import RENDER_MODES, SceneEnvCfg
+from superdex.envs._config import RENDER_MODES, SceneEnvCfg, check_timestep
 from superdex.envs._layout import BoxLayout
 from superdex.envs._outcome import as_number, in_words, owned
-from superdex.envs._share import SceneBuilder, SceneShare
+from superdex.envs._returned import (
+    check_camera,
+    check_frame,
+    check_observed,
+    check_stop,
+    check_terms,
+    check_values,
+    explain_observation,
+    explain_terms,
+)
+from superdex.envs._share import SceneBuilder, SceneShare, may_share
 from superdex.envs._timing import PhaseTiming, Stopwatch, report
 from superdex.errors import ClosedError, ResetNeeded
 from superdex.scenes import SceneData
@@ -103,6 +114,18 @@ def _reason_where(conditions: Mapping[str, Any]) -> Any:
 
 
 _GO_ON = StopReasons()
+
+
+def _as_stop(env: SceneEnv, stop: Any) -> StopReasons:
+    """Return what `_check_stop_criteria` returned as reasons; None is to go on.
+
+    Raises:
+        TypeError: It is no pair.
+    """
+    if stop is None:
+        return _GO_ON
+    check_stop(env, stop)
+    return StopReasons(*stop)
 
 
 class SceneEnv(gym.Env[Observation, Action]):
@@ -174,6 +197,8 @@ class SceneEnv(gym.Env[Observation, Action]):
     cfg: SceneEnvCfg
     _scene: Any
     _agent: Any
+    # Whether the frequencies follow from the model that is loaded, not from the settings.
+    _takes_models_timestep: ClassVar[bool] = False
     # Until the constructor has set everything that close() needs.
     _closed = True
 
@@ -181,6 +206,8 @@ class SceneEnv(gym.Env[Observation, Action]):
         self, cfg: SceneEnvCfg | Mapping[str, Any] | None = None, **overrides: Any
     ) -> None:
         self.cfg = self.cfg_class.from_any(cfg, **overrides)
+        if not may_share():
+            self.cfg = dataclasses.replace(self.cfg, use_shared_scenes=False)
         self.render_mode = self.cfg.render_mode
         self.metadata = {**type(self).metadata, "render_fps": self.cfg.control_frequency}
         self.reset_options: dict[str, Any] = {}
@@ -225,8 +252,13 @@ class SceneEnv(gym.Env[Observation, Action]):
         """Return the parts of the reward by name; the reward is their sum."""
         raise NotImplementedError(f"{type(self).__name__} must define _compute_reward_terms")
 
-    def _check_stop_criteria(self, observation: StructuredObservation, info: Info) -> StopReasons:
-        """Return why the episode ends, if it does; `steps_per_episode` is seen to elsewhere."""
+    def _check_stop_criteria(
+        self, observation: StructuredObservation, info: Info
+    ) -> StopReasons | None:
+        """Return why the episode ends; None, or `StopReasons()`, where it goes on.
+
+        `steps_per_episode` is seen to elsewhere.
+        """
         return _GO_ON
 
     def _draw_physics(self) -> Mapping[str, Any]:
@@ -263,7 +295,9 @@ class SceneEnv(gym.Env[Observation, Action]):
     def _render_frame(self) -> NDArray[np.uint8]:
         """Return the picture, (height, width, 3), of the state that the scene holds now."""
         width, height = self.cfg.render_size or _DEFAULT_RENDER_SIZE
-        picture: NDArray[np.uint8] = self._scene.render(self._render_camera(), width, height)
+        camera = self._render_camera()
+        check_camera(self, camera)
+        picture: NDArray[np.uint8] = self._scene.render(camera, width, height)
         return picture
 
     # Set-up, called by subclasses' constructors
@@ -295,6 +329,7 @@ class SceneEnv(gym.Env[Observation, Action]):
             SceneMismatch: The scene of that name was built from other `fields`, or its model was
                 changed since.
             StateCaptureUnsupported: The scene's state can't be captured, and sharing is enabled.
+            ValueError: `simulation_frequency` does not fit the model's timestep.
         """
         if self._share is not None:
             raise RuntimeError(f"{type(self).__name__} has loaded its scene already")
@@ -309,6 +344,12 @@ class SceneEnv(gym.Env[Observation, Action]):
                 f"varied_fields needs a MujocoScene, {type(self).__name__} has a "
                 f"{type(share.data.scene).__name__}"
             )
+        if not self._takes_models_timestep:
+            try:
+                check_timestep(self, share.data.scene, self.cfg)
+            except ValueError:
+                share.release()
+                raise
         self._share = share
         self._scene = share.data.scene
         if share.data.agent is None:
@@ -332,6 +373,7 @@ class SceneEnv(gym.Env[Observation, Action]):
         Raises:
             ClosedError: The environment is closed.
             ValueError: `_make_observation` returned other names or shapes than were declared.
+            TypeError: A hook returned something of another type.
             SceneMismatch: The model of the shared scene, or a field that varies, was changed; it
                 is put back.
         """
@@ -345,12 +387,16 @@ class SceneEnv(gym.Env[Observation, Action]):
             refresh = getattr(self._scene, "refresh", _nothing)
             if self.varied_fields:
                 share.begin_draw(self.varied_fields)
-                share.vary(self.varied_fields, self._draw_physics())
+                values = self._draw_physics()
+                check_values(self, values)
+                share.vary(self.varied_fields, values)
             refresh()
             self._reset_scene()
             share.check_model(thorough=False)
             refresh()
-            structured, info = self._make_observation()
+            returned = self._make_observation()
+            check_observed(self, returned)
+            structured, info = returned
             self._observation_layout.check(structured, "The observation")
             observation = self._observation_layout.flatten(structured)
             share.keep()
@@ -374,7 +420,8 @@ class SceneEnv(gym.Env[Observation, Action]):
         Raises:
             ValueError: The action has another shape, holds no real numbers or one that is not
                 finite, or a reward term is more than one number.
-            TypeError: A stop reason is no string.
+            TypeError: A hook returned something of another type; the message names class and hook,
+                what it returned and what is expected. Or a stop reason is no string.
             SceneMismatch: A field that varies was written into; it is put back.
             ResetNeeded: The environment was never reset.
             ClosedError: The environment is closed.
@@ -394,10 +441,13 @@ class SceneEnv(gym.Env[Observation, Action]):
                 if substep == 0 or not self.holds_action:
                     self._apply_action(structured_action)
                 advance(dt)
-            structured, info = self._make_observation()
-            observation = self._observation_layout.flatten(structured)
+            structured, info, observation = _observe(self)
             terms = self._compute_reward_terms(structured_action, structured, info)
+            if type(terms) is not dict:
+                check_terms(self, terms)
             stop = self._check_stop_criteria(structured, info)
+            if type(stop) is not StopReasons:
+                stop = _as_stop(self, stop)
             if share.is_unstable():
                 stop = StopReasons(UNSTABLE_REASON, stop[1])
             share.check_varied()
@@ -407,12 +457,7 @@ class SceneEnv(gym.Env[Observation, Action]):
                 share.give_turn()
         self._elapsed_steps += 1
         info = owned(info)
-        reward = 0.0
-        for name, term in terms.items():
-            if not isinstance(term, float):
-                term = as_number(name, term)
-            reward += term
-            info["reward_" + name] = term
+        reward = _add_up(self, terms, info)
         terminated_reason, truncated_reason = stop
         if truncated_reason is None and 0 < self.cfg.steps_per_episode <= self._elapsed_steps:
             truncated_reason = "time limit"
@@ -422,7 +467,7 @@ class SceneEnv(gym.Env[Observation, Action]):
             info["truncated_reason"] = in_words(truncated_reason, "time limit")
         return (
             observation,
-            float(reward),
+            reward,
             terminated_reason is not None,
             truncated_reason is not None,
             info,
@@ -433,6 +478,7 @@ class SceneEnv(gym.Env[Observation, Action]):
 
         Raises:
             RuntimeError: No OpenGL context can be had; the message says what to install.
+            TypeError: `_render_frame` returned no picture.
         """
         if self.render_mode is None:
             gym.logger.warn(
@@ -442,7 +488,9 @@ class SceneEnv(gym.Env[Observation, Action]):
             return None
         self._loaded_share()
         with self.own_state():
-            return self._render_frame()
+            frame = self._render_frame()
+        check_frame(self, frame)
+        return frame
 
     def close(self) -> None:
         """Release the scene, once; the last environment to do so destroys it."""
@@ -560,6 +608,7 @@ class SceneEnv(gym.Env[Observation, Action]):
         if self._share is None:
             if self._closed or self._scene is None:
                 raise self._not_ready()
+            check_timestep(self, self._scene, self.cfg)
             self._share = SceneShare.of_hand_built(self._scene, self._agent, self._stopwatch)
         if self._share.name is None and self.cfg.use_shared_scenes:
             warnings.warn(
@@ -583,3 +632,43 @@ class SceneEnv(gym.Env[Observation, Action]):
 
 def _nothing() -> None:
     """Stand in for an optional method that a scene doesn't have."""
+
+
+def _observe(env: SceneEnv) -> tuple[StructuredObservation, Info, Observation]:
+    """Return what `_make_observation` returns, and the observation as a vector.
+
+    Raises:
+        TypeError: It returned no pair of dicts, or a value without numbers.
+        ValueError: A name or a shape is another one than was declared.
+    """
+    returned = env._make_observation()
+    try:
+        structured, info = returned
+        observation = env._observation_layout.flatten(structured)
+    except Exception:
+        check_observed(env, returned)
+        explain_observation(env, env._observation_layout, returned[0])
+        raise
+    if type(info) is not dict:
+        check_observed(env, returned)
+    return structured, info, observation
+
+
+def _add_up(env: SceneEnv, terms: RewardTerms, info: Info) -> float:
+    """Return the sum of the terms, and put each into the info.
+
+    Raises:
+        TypeError: A name is no string, or a term is no number.
+        ValueError: A term is more than one number.
+    """
+    reward = 0.0
+    try:
+        for name, term in terms.items():
+            if not isinstance(term, float):
+                term = as_number(name, term)
+            reward += term
+            info["reward_" + name] = term
+    except Exception:
+        explain_terms(env, terms)
+        raise
+    return float(reward)

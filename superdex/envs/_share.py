@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 from superdex.envs._timing import Stopwatch, TimedScene
@@ -13,6 +15,24 @@ from superdex.scenes._manager import checked_callbacks, first_state
 SceneBuilder: TypeAlias = Callable[
     [], tuple[Any, Any] | tuple[Any, Any, Sequence[Callable[[], object]]]
 ]
+
+
+_sharing = ContextVar("_sharing", default=True)
+
+
+@contextmanager
+def scenes_of_their_own() -> Iterator[None]:
+    """Inside, environments are built on scenes of their own, whatever their settings say."""
+    token = _sharing.set(False)
+    try:
+        yield
+    finally:
+        _sharing.reset(token)
+
+
+def may_share() -> bool:
+    """Return whether settings decide on sharing, as they do outside `scenes_of_their_own`."""
+    return _sharing.get()
 
 
 class SceneShare:

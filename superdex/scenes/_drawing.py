@@ -102,6 +102,8 @@ class Drawing:
         if isinstance(camera, mujoco.MjvCamera):
             return camera
         number = camera
+        if not isinstance(number, str | int | np.integer):
+            raise TypeError(f"A camera must be a name, a number or an MjvCamera, got {camera!r}")
         if isinstance(number, str):
             number = mujoco.mj_name2id(self._model, mujoco.mjtObj.mjOBJ_CAMERA.value, number)
             if number < 0:

@@ -15,12 +15,14 @@ are known to read nothing derived before a step save fields by name instead, or 
 
 from __future__ import annotations
 
+import errno
 import itertools
 import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mujoco
@@ -106,8 +108,21 @@ class MujocoScene:
     def from_xml_path(
         cls, path: str | PathLike[str], *, fields: Sequence[str] = (), only_fields: bool = False
     ) -> MujocoScene:
-        """Build a scene from an MJCF or URDF file."""
-        model = mujoco.MjModel.from_xml_path(fspath(path))
+        """Build a scene from an MJCF or URDF file.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+            ValueError: MuJoCo can't read or compile it.
+        """
+        try:
+            model = mujoco.MjModel.from_xml_path(fspath(path))
+        except ValueError:
+            # Afterwards only: MuJoCo may read what is no file, by a resource provider.
+            if Path(path).exists():
+                raise
+            raise FileNotFoundError(
+                errno.ENOENT, "There is no model file of that name", str(Path(path).absolute())
+            ) from None
         return cls(model, fields=fields, only_fields=only_fields)
 
     @classmethod

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from superdex.testing._differences import (
+    differing_entries,
+    differing_terms,
+    equal,
+    observation_labels,
+)
 from superdex.testing._oracle import PlainLoop, Transition, row_info
 from superdex.vector import HybridVectorEnv
 
@@ -61,13 +67,13 @@ def check_equivalence(
     for mode in autoreset_modes:
         if actions is None:
             actions = _random_actions(env_fns, num_steps, seed)
-        expected = _plain_rollout(env_fns, mode, seed, actions)
+        labels, expected = _plain_rollout(env_fns, mode, seed, actions)
         for num_workers, num_envs_per_worker in splits:
             where = f"{num_workers} x {num_envs_per_worker}, {mode.name}"
             with HybridVectorEnv(
                 env_fns, num_workers=num_workers, autoreset_mode=mode, in_process=in_process
             ) as envs:
-                _compare(envs, mode, seed, actions, expected, where)
+                _compare(envs, mode, seed, actions, expected, labels, where)
 
 
 def _random_actions(
@@ -87,12 +93,17 @@ def _plain_rollout(
     mode: AutoresetMode,
     seed: int,
     actions: np.ndarray,
-) -> list[list[Transition]]:
-    """Return the transitions of each environment, each run alone from first to last."""
-    rollouts = []
+) -> tuple[list[str] | None, list[list[Transition]]]:
+    """Return the transitions of each environment, each run alone from first to last.
+
+    Returns:
+        Names of an observation's entries, where there are any, and the transitions.
+    """
+    labels, rollouts = None, []
     for index, env_fn in enumerate(env_fns):
         env = env_fn()
         try:
+            labels = observation_labels(env)
             loop = PlainLoop(env, mode)
             transitions = [loop.reset(seed=seed + index)]
             for action in actions[:, index]:
@@ -104,7 +115,7 @@ def _plain_rollout(
             rollouts.append(transitions)
         finally:
             env.close()
-    return rollouts
+    return labels, rollouts
 
 
 def _compare(
@@ -113,20 +124,25 @@ def _compare(
     seed: int,
     actions: np.ndarray,
     expected: list[list[Transition]],
+    labels: list[str] | None,
     where: str,
 ) -> None:
     observation, info = envs.reset(seed=seed)
     for index, transitions in enumerate(expected):
         at = f"{where}, reset, environment {index}"
-        _same(observation[index], transitions[0].observation, f"{at}: observation")
+        _same(observation[index], transitions[0].observation, f"{at}: observation", labels)
         _same(row_info(info, index), transitions[0].info, f"{at}: info")
     for number, batch in enumerate(actions, 1):
         observation, reward, terminated, truncated, info = envs.step(batch)
         for index, transitions in enumerate(expected):
             at = f"{where}, step {number}, environment {index}"
             one = transitions[number]
-            _same(observation[index], one.observation, f"{at}: observation")
-            _same(reward[index], one.reward, f"{at}: reward")
+            _same(observation[index], one.observation, f"{at}: observation", labels)
+            if not equal(reward[index], one.reward):
+                own = one.info if one.final_info is None else one.final_info
+                told = row_info(info, index)
+                terms = differing_terms(told.get("final_info", told), own)
+                _differ(reward[index], one.reward, f"{at}: reward", terms)
             _same(terminated[index], one.terminated, f"{at}: terminated")
             _same(truncated[index], one.truncated, f"{at}: truncated")
             _compare_infos(row_info(info, index), one, mode, at)
@@ -136,7 +152,7 @@ def _compare(
             for index in map(int, ended):
                 at = f"{where}, reset after step {number}, environment {index}"
                 final = expected[index][number].final_observation
-                _same(firsts[index], final, f"{at}: observation")
+                _same(firsts[index], final, f"{at}: observation", labels)
 
 
 def _compare_infos(info: dict[Any, Any], one: Transition, mode: AutoresetMode, at: str) -> None:
@@ -156,21 +172,13 @@ def _compare_infos(info: dict[Any, Any], one: Transition, mode: AutoresetMode, a
     _same(info, one.info, f"{at}: info")
 
 
-def _same(got: Any, expected: Any, what: str) -> None:
-    assert _equal(got, expected), f"{what} differs.\n  got:      {got!r}\n  expected: {expected!r}"
+def _same(got: Any, expected: Any, what: str, labels: list[str] | None = None) -> None:
+    if not equal(got, expected):
+        _differ(got, expected, what, differing_entries(got, expected, labels))
 
 
-def _equal(a: Any, b: Any) -> bool:
-    """Return whether two values are the same; NaN equals NaN, and 0.0 does not equal −0.0."""
-    if isinstance(a, Mapping) and isinstance(b, Mapping):
-        return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
-    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
-        return len(a) == len(b) and all(map(_equal, a, b))
-    if isinstance(a, np.ndarray | np.generic | float) or isinstance(b, np.ndarray | np.generic):
-        left, right = np.asarray(a), np.asarray(b)
-        if left.dtype.kind not in "biufc" or right.dtype.kind not in "biufc":
-            return left.shape == right.shape and bool(np.all(left == right))
-        same = np.array_equal(left, right, equal_nan=True)
-        both_real = left.dtype.kind == right.dtype.kind == "f"
-        return same and (not both_real or np.array_equal(np.signbit(left), np.signbit(right)))
-    return bool(a == b)
+def _differ(got: Any, expected: Any, what: str, entries: str) -> NoReturn:
+    raise AssertionError(
+        f"{what} differs{f' in {entries}' if entries else ''}.\n  got:      {got!r}\n"
+        f"  expected: {expected!r}"
+    )

@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superdex.envs import SceneEnv, SceneEnvCfg
+from superdex.envs._share import scenes_of_their_own
 from superdex.errors import SceneMismatch, StateCaptureUnsupported
 from superdex.scenes import Scene, SceneManager
+from superdex.testing._differences import differing_entries, differing_terms, observation_labels
 
 _Outcome = tuple[str, Any]
 
@@ -110,14 +112,16 @@ def check_scene_env(
     - The environment that built the scene may be closed first; the last one takes the scene along.
 
     Args:
-        factory: Builds a `SceneEnv` (wrappers are taken off) whose class can be called with its
-            configuration: the class itself, or a lambda that sets some of it.
+        factory: Builds a `SceneEnv` (wrappers are taken off), the same with each call: its class,
+            or a function that calls it, whatever the constructor takes. Some of the environments
+            it builds here are on scenes of their own.
         num_envs: How many environments share.
         num_steps: How many steps each makes.
         seed: Of resets and actions.
 
     Raises:
-        AssertionError: A promise is not kept.
+        AssertionError: A promise is not kept. Of what differs, the message names environment,
+            step, and component of the observation, reward term or info, with both values.
         ValueError: `num_envs` is less than 1.
 
     Example:
@@ -139,8 +143,8 @@ def check_scene_env(
         # Others of the caller's may be on the scene.
         num_others = manager.scene_info.get(str(scene_name), num_envs) - num_envs
         model_as_built = _model_bytes(envs[0])
-        _check_sharing(envs, num_steps, seed)
-        _check_reset(envs, num_steps, seed)
+        _check_sharing(factory, envs, num_steps, seed)
+        _check_reset(factory, envs, num_steps, seed)
         assert _model_bytes(envs[0]) == model_as_built, (
             "Resetting or stepping changed the model of the scene, which every environment on it "
             "shares; what differs between environments belongs in the scene's name or in the state"
@@ -225,10 +229,13 @@ def _check_handles(scene: Scene[Any], other: Scene[Any], handles: list[Any]) -> 
         scene.release_state(handle)
 
 
-def _check_sharing(envs: list[SceneEnv], num_steps: int, seed: int) -> None:
+def _check_sharing(
+    factory: Callable[[], Any], envs: list[SceneEnv], num_steps: int, seed: int
+) -> None:
     """Check that environments in turn on one scene equal each on its own scene."""
-    alone = [type(env)(_unshared(env.cfg)) for env in envs]
+    alone: list[SceneEnv] = []
     try:
+        alone.extend(_unshared_env(factory) for _ in envs)
         rng = np.random.default_rng(seed)
         done = [True] * len(envs)
         for step in range(num_steps):
@@ -242,7 +249,8 @@ def _check_sharing(envs: list[SceneEnv], num_steps: int, seed: int) -> None:
                     action = _random_action(shared, rng)
                     got, expected = _step(shared, action), _step(own, action)
                     done[index] = bool(expected[2][1] or expected[3][1])
-                _assert_same(got, expected, f"Environment {index} on a shared scene, step {step},")
+                where = f"Environment {index} on a shared scene, step {step},"
+                _assert_same(own, got, expected, where)
                 if step % 3 == index % 3:
                     with shared.own_state():
                         pass
@@ -251,7 +259,9 @@ def _check_sharing(envs: list[SceneEnv], num_steps: int, seed: int) -> None:
             env.close()
 
 
-def _check_reset(envs: list[SceneEnv], num_steps: int, seed: int) -> None:
+def _check_reset(
+    factory: Callable[[], Any], envs: list[SceneEnv], num_steps: int, seed: int
+) -> None:
     """Check that a reset depends on the seed alone."""
     env, sibling = envs[0], envs[-1]
     rng = np.random.default_rng(seed)
@@ -265,7 +275,7 @@ def _check_reset(envs: list[SceneEnv], num_steps: int, seed: int) -> None:
             outcomes.append(_step(of, action))
         return outcomes
 
-    fresh = type(env)(_unshared(env.cfg))
+    fresh = _unshared_env(factory)
     try:
         expected = start(fresh)
     finally:
@@ -274,12 +284,13 @@ def _check_reset(envs: list[SceneEnv], num_steps: int, seed: int) -> None:
         outcome = _step(env, _random_action(env, rng))
         if outcome[-1] == ("ended", True):
             env.reset()
-    _assert_all_same(start(env), expected, "After random steps, a reset with the same seed")
+    _assert_all_same(env, start(env), expected, "After random steps, a reset with the same seed")
     if sibling is not env:
         sibling.reset(seed=seed + 1)
         _fail_amid_step(sibling, rng)
-        _assert_all_same(start(env), expected, "After a sibling failed, a reset with the same seed")
-        _assert_all_same(start(sibling), expected, "After its own failure, a reset")
+        after = "After a sibling failed, a reset with the same seed"
+        _assert_all_same(env, start(env), expected, after)
+        _assert_all_same(sibling, start(sibling), expected, "After its own failure, a reset")
 
 
 def _fail_amid_step(env: SceneEnv, rng: np.random.Generator) -> None:
@@ -311,6 +322,19 @@ def _shared_env(factory: Callable[[], Any]) -> SceneEnv:
         f"{type(env).__name__} did not load its scene through _load_scene(), so it is not shared"
     )
     assert env.cfg.use_shared_scenes, f"{type(env).__name__} has use_shared_scenes=False"
+    return env
+
+
+def _unshared_env(factory: Callable[[], Any]) -> SceneEnv:
+    """Return an environment of the factory on a scene of its own."""
+    with scenes_of_their_own():
+        env = factory().unwrapped
+    assert isinstance(env, SceneEnv)
+    assert not env.cfg.use_shared_scenes, (
+        f"{type(env).__name__} was not built by this call of the factory, or it sets "
+        "use_shared_scenes again after its construction: there is nothing to compare it with. Give "
+        "a factory that builds a new environment with each call."
+    )
     return env
 
 
@@ -364,13 +388,20 @@ def _check_observation(env: SceneEnv, observation: NDArray[Any]) -> None:
     )
 
 
-def _assert_all_same(got: list[list[_Outcome]], expected: list[list[_Outcome]], what: str) -> None:
+def _assert_all_same(
+    env: SceneEnv, got: list[list[_Outcome]], expected: list[list[_Outcome]], what: str
+) -> None:
     for step, (outcome, wanted) in enumerate(zip(got, expected, strict=False)):
-        _assert_same(outcome, wanted, f"{what} gives another episode: step {step},")
+        _assert_same(env, outcome, wanted, f"{what} gives another episode: step {step},")
 
 
-def _assert_same(got: list[_Outcome], expected: list[_Outcome], what: str) -> None:
+def _assert_same(env: SceneEnv, got: list[_Outcome], expected: list[_Outcome], what: str) -> None:
     for (name, value), (_, wanted) in zip(got, expected, strict=True):
+        entries = ""
+        if name == "observation":
+            entries = differing_entries(value, wanted, observation_labels(env))
+        elif name == "reward" and value != wanted:
+            entries = differing_terms(dict(got)["info"], dict(expected)["info"])
         if isinstance(wanted, Mapping):
             assert value.keys() == wanted.keys(), (
                 f"{what} {name}: keys {sorted(value)} differ from {sorted(wanted)}"
@@ -378,13 +409,14 @@ def _assert_same(got: list[_Outcome], expected: list[_Outcome], what: str) -> No
             for key, entry in wanted.items():
                 _assert_equal(value[key], entry, f"{what} {name}[{key!r}]")
         else:
-            _assert_equal(value, wanted, f"{what} {name}")
+            _assert_equal(value, wanted, f"{what} {name}", entries)
 
 
-def _assert_equal(got: Any, expected: Any, what: str) -> None:
+def _assert_equal(got: Any, expected: Any, what: str, entries: str = "") -> None:
     """Assert equality to the bit, nan equal to nan."""
     same = np.array_equal(got, expected, equal_nan=np.asarray(expected).dtype.kind == "f")
-    assert same, f"{what} differs: {got} is not {expected}"
+    where = f" in {entries}" if entries else ""
+    assert same, f"{what} differs{where}: {got} is not {expected}"
 
 
 def _random_drive(scene: Any, rng: np.random.Generator) -> None:

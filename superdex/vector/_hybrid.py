@@ -329,6 +329,15 @@ class HybridVectorEnv(
 
     # ── properties ──────────────────────────────────────────────────────────────────────────────
 
+    def __repr__(self) -> str:
+        # Debuggers ask for it at any moment, amid the constructor too; no worker is asked.
+        if not hasattr(self, "_flight"):
+            return f"{type(self).__name__}(not built)"
+        name = "" if self.spec is None else f"{self.spec.id}, "
+        split, mode = self._split.in_words(), self._mode.name
+        state = self._flight.lifecycle.in_words()
+        return f"{type(self).__name__}({name}num_envs={self.num_envs}, {split}, {mode}, {state})"
+
     @property
     def num_workers(self) -> int:
         """W, the number of workers."""

@@ -91,6 +91,13 @@ class Lifecycle:
         """Whether a call was begun and not finished."""
         return self.state in (State.STEPPING, State.RESETTING, State.CALLING)
 
+    def in_words(self) -> str:
+        """Return where it stands: "idle", "step pending", "broken by WorkerDied", "closed"."""
+        if self.state is State.BROKEN and self.failure is not None:
+            return f"broken by {type(self.failure).__name__}"
+        pending = self.in_flight or self.state is State.SLOTS
+        return f"{self.state.value} pending" if pending else self.state.value
+
     @property
     def is_broken(self) -> bool:
         """Whether only `close` is left."""

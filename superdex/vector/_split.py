@@ -39,6 +39,11 @@ class Split:
         """All workers, W."""
         return len(self.ranges)
 
+    def in_words(self) -> str:
+        """Return workers × environments: 2 × 64, or 3 × 5–6 where it is uneven."""
+        most, fewest = len(self.ranges[0]), len(self.ranges[-1])
+        return f"{self.num_workers} × {fewest if fewest == most else f'{fewest}–{most}'}"
+
     def locate(self, index: int) -> tuple[int, int]:
         """Return the worker of an environment and its slot there."""
         worker = bisect_right(self.ranges, index, key=lambda rows: rows.start) - 1

@@ -122,6 +122,10 @@ def test_help_is_there_for_every_command(command: list[str], capsys):
         ([*BENCH, "--num_workers", "1,two"], "whole numbers of at least 1"),
         ([*BENCH, "--num_envs_per_worker", "-1"], "whole numbers of at least 1"),
         ([*BENCH, "--num_workers", "1,1"], "each value once"),
+        ([*BENCH, "--num_envs", "1"], "can't be split; got 1"),
+        ([*BENCH, "--num_envs", "x"], "whole number of at least 1"),
+        ([*BENCH, "--num_envs", "8", "--num_envs_per_worker", "4"], "not both"),
+        ([*BENCH, "--num_envs", "8", "--num_workers", "3"], "num_workers that divide it"),
         ([*BENCH, "--max_time", "-3"], "max_time must be a number of seconds"),
         ([*BENCH, "--min_time", "3", "--max_time", "2"], "min_time must not exceed max_time"),
         ([*BENCH, "--write_to_file", "no/such/folder/x.json"], "does not exist"),
@@ -163,6 +167,17 @@ def test_bench_prints_a_table_and_writes_both_files(tmp_path, capsys):
     assert [row["num_envs"] for row in written["rows"]] == [1, 2]
     assert [row["vectorized"] for row in written["rows"]] == [False, True]
     assert written["versions"]["gymnasium"] == gymnasium.__version__
+    assert picture.stat().st_size > 0
+
+
+def test_bench_compares_splits_of_one_number(tmp_path, capsys):
+    """Each has all environments; the bare one is there to compare with."""
+    path, picture = tmp_path / "sweep.json", tmp_path / "sweep.png"
+    files = ["--write_to_file", str(path), "--plot", str(picture)]
+    assert main([*BENCH, "--num_envs", "6", "--num_workers", "1,2", *files]) == 0
+    assert "Best split of 6 environments: " in capsys.readouterr().out
+    rows = json.loads(path.read_text())["rows"]
+    assert [(row["num_workers"], row["num_envs"]) for row in rows] == [(1, 1), (1, 6), (2, 6)]
     assert picture.stat().st_size > 0
 
 
@@ -243,7 +258,7 @@ def test_envs_lists_ids_sizes_and_descriptions(capsys):
     lines = [
         [cell.strip() for cell in line.strip("│").split("│")]
         for line in printed.splitlines()
-        if "superdex_gym/" in line
+        if "superdex_gym/" in line or "superdex/" in line
     ]
     assert {env_id: (observation, action) for env_id, observation, action, _ in lines} == {
         "superdex_gym/CartPole-v0": ("4", "1"),
@@ -254,6 +269,17 @@ def test_envs_lists_ids_sizes_and_descriptions(capsys):
         "superdex_gym/AntFullObservation-v0": ("83", "8"),
         "superdex_gym/AntNoContact-v0": ("27", "8"),
         "superdex_gym/AntRotationVector-v0": ("80", "8"),
+        "superdex/Ant-v5": ("105", "8"),
+        "superdex/HalfCheetah-v5": ("17", "6"),
+        "superdex/Hopper-v5": ("11", "3"),
+        "superdex/Humanoid-v5": ("348", "17"),
+        "superdex/HumanoidStandup-v5": ("348", "17"),
+        "superdex/InvertedDoublePendulum-v5": ("9", "1"),
+        "superdex/InvertedPendulum-v5": ("4", "1"),
+        "superdex/Pusher-v5": ("23", "7"),
+        "superdex/Reacher-v5": ("10", "2"),
+        "superdex/Swimmer-v5": ("8", "2"),
+        "superdex/Walker2d-v5": ("17", "6"),
     }
     assert all(description for *_, description in lines)
     assert "ant_rotation_vector" in printed

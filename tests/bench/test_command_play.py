@@ -52,6 +52,8 @@ def test_bots_play_in_the_fog(capsys):
     clear = show(capsys, "--bot", "voronoi", "--vs", "voronoi")
     foggy = show(capsys, "--bot", "voronoi", "--vs", "voronoi", "--vision_radius", "1")
     assert foggy[-1].endswith("(board 10 × 8, vision radius 1, seed 3).")
+    opened = show(capsys, "--bot", "voronoi", "--vs", "voronoi", "--opening_plies", "4")
+    assert opened[-1].endswith("(board 10 × 8, opening plies 4, seed 3).")
     assert foggy != clear
 
 
@@ -62,6 +64,7 @@ def test_bots_play_in_the_fog(capsys):
         (["--vs", "me"], "expected one of random, flood_fill, voronoi, alpha_beta"),
         (["--width", "65"], "from 4 to 64"),
         (["--vision_radius", "99"], "from 0 to 64"),
+        (["--opening_plies", "1025"], "from 0 to 1024"),
         (["--delay", "-1"], "0 or more"),
         (["--delay", "nan"], "0 or more"),
         (["--delay", "1e300"], "at most 3600"),

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from superdex.bench._names import find_spec, short_names, superdex_ids
+from superdex.envs.mujoco._registration import _ENVS as GYMNASIUMS
 
 
 def test_short_names_are_ids_in_snake_case():
@@ -13,7 +14,14 @@ def test_short_names_are_ids_in_snake_case():
     assert names["cart_pole"] == "superdex_gym/CartPole-v0"
     assert names["half_cheetah"] == "superdex_gym/HalfCheetah-v0"
     assert names["ant_no_contact"] == "superdex_gym/AntNoContact-v0"
-    assert sorted(names.values()) == sorted(superdex_ids())
+    built_in = [env_id for env_id in superdex_ids() if env_id.startswith("superdex_gym/")]
+    assert sorted(names.values()) == sorted(built_in)
+
+
+def test_every_registered_environment_of_this_package_has_an_id():
+    """The eight built-in ones and Gymnasium's eleven; no other package's."""
+    assert len(superdex_ids()) == 8 + 11
+    assert superdex_ids()[-11:] == tuple(f"superdex/{name}-v5" for name in GYMNASIUMS)
 
 
 @pytest.mark.parametrize("name", ["cart_pole", "superdex_gym/CartPole-v0"])
@@ -54,6 +62,12 @@ def test_module_is_found_in_the_working_folder(tmp_path, monkeypatch):
         ("cart_pol", "Did you mean 'cart_pole'?"),
         ("Pendulm-v1", "Did you mean 'Pendulum-v1'?"),
         ("superdex_gym/Cartpole-v0", "Did you mean 'superdex_gym/CartPole-v0'?"),
+        ("superdex/Hoper-v5", "Did you mean 'superdex/Hopper-v5'?"),
+        ("superdex/Walker2D-v5", "Did you mean 'superdex/Walker2d-v5'?"),
+        ("superdex/Ant-v4", "Did you mean 'superdex/Ant-v5'?"),
+        ("swimmer", "Did you mean 'superdex/Swimmer-v5'?"),
+        ("inverted_pendulm", "Did you mean 'superdex/InvertedPendulum-v5'?"),
+        ("zzz", "superdex/HumanoidStandup-v5, superdex/InvertedDoublePendulum-v5"),
     ],
 )
 def test_unknown_name_suggests_the_nearest(name: str, suggestion: str):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from superdex.bench import write_heat_map, write_json
+from superdex.bench import SweepReport, SweepSettings, write_heat_map, write_json
 from superdex.bench._output import check_picture_path, check_writable
 from superdex.bench._tables import render_report
 from tests.bench.test_report import failed, report, row
@@ -91,6 +92,28 @@ def test_heat_map_has_a_line_for_each_number_of_threads(tmp_path):
     )
     write_heat_map(made, tmp_path / "sweep.svg")
     assert (tmp_path / "sweep.svg").stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"num_envs": 8, "num_workers": (1, 2), "num_threads_per_worker": (1, 2)},
+        {"num_workers": (2,), "num_envs_per_worker": (4,)},
+    ],
+)
+def test_heat_map_tells_the_bare_speed_where_it_has_no_place(tmp_path, asked):
+    """In its title; splits of one number have a line each."""
+    settings = SweepSettings(env="Pendulum-v1", **asked)
+    machine = {"processor": "none", "physical_cores": 2}
+    rows = (row(1, 1, 500), row(2, 4, 120), *[row(1, 8, 90)] * ("num_envs" in asked))
+    made = SweepReport(settings, machine, {"superdex": "0"}, None, rows)
+    write_heat_map(made, tmp_path / "map.svg")
+    text = (tmp_path / "map.svg").read_text()
+    assert "(bare loop: " in text
+    assert ("2 × 4" in text) == ("num_envs" in asked)
+    # Interrupted after the first row, which is all there is to draw.
+    write_heat_map(replace(made, rows=rows[:1]), tmp_path / "first.svg")
+    assert "bare loop" in (tmp_path / "first.svg").read_text()
 
 
 def test_heat_map_of_failures_only_is_a_picture(tmp_path):

@@ -95,8 +95,8 @@ def test_threads_are_swept_where_environments_are_stepped_at_once():
         for row in sweep(settings).rows
     ]
     assert [(envs, threads, m.steps_at_once) for envs, threads, m in seen if m is not None] == [
-        *((2, 1, False), (8, 1, True), (8, 2, True)),
-        *((2, 1, False), (8, 1, False)),
+        *((1, 1, False), (2, 1, False), (8, 1, True), (8, 2, True)),
+        *((1, 1, False), (2, 1, False), (8, 1, False)),
     ]
 
 

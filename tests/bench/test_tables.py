@@ -53,6 +53,19 @@ def test_there_is_always_a_sentence_on_the_best_split(rows: tuple[SweepRow, ...]
     assert sentence in shown(*rows)
 
 
+def test_of_one_number_the_best_is_a_split_of_it():
+    """The bare environment is there to compare with, and is no answer to the question."""
+    settings = SweepSettings(env="Pendulum-v1", num_envs=8, num_workers=(1, 2))
+    rows = (row(1, 1, 500), row(1, 8, 90), row(2, 4, 120))
+    console = Console(width=120)
+    with console.capture() as capture:
+        console.print(render_report(SweepReport(settings, {}, {}, None, rows)), crop=False)
+    said = capture.get()
+    assert "Best split of 8 environments: 2 workers × 4 environments, at 60 env steps" in said
+    assert "0.24 × the bare environment" in said
+    assert "Best: " not in said
+
+
 def at_once(num_threads_per_worker: int, env_steps: int) -> SweepRow:
     """Return a row of 1 × 64 environments that are stepped at once."""
     made = row(1, 64, env_steps)

@@ -166,11 +166,17 @@ def test_a_good_environment_passes():
 @pytest.mark.parametrize(
     ("env_class", "message"),
     [
-        (ReadsUnsavedField, r"on a shared scene, step \d+, reward differs"),
+        (
+            ReadsUnsavedField,
+            r"step \d+, reward differs in \['reward_moved'\] \(.*, expected .*\)",
+        ),
         (KeepsStateInTheClass, r"on a shared scene, step \d+, info\['steps'\] differs"),
         (ChangesTheModel, "The model of a shared scene was changed in geom_friction"),
         (RemembersItsPast, "After random steps, a reset with the same seed gives another episode"),
-        (DrawsFromAnotherGenerator, "on a shared scene, step 0, observation differs"),
+        (
+            DrawsFromAnotherGenerator,
+            r"Environment 0 .*, step 0, observation differs in place\[0\] \(.*, expected .*\)",
+        ),
         (LeavesItsSpace, "The observation lies outside its space"),
         (GivesNoReason, "terminated_reason is missing at the end of an episode"),
         (LoadsByHand, r"did not load its scene through _load_scene\(\)"),
@@ -183,6 +189,42 @@ def test_a_broken_environment_is_found(env_class, message):
     """Each fault has a message of its own."""
     with pytest.raises(AssertionError, match=message):
         check_scene_env(env_class)
+
+
+class MadeOfParts(GoodEnv):
+    """Its constructor takes what no configuration holds."""
+
+    def __init__(self, mass, *, name):
+        self.mass, self.name = mass, name
+        super().__init__({"steps_per_episode": 9})
+
+    def scene(self):
+        return self.name, super().scene()[1]
+
+
+class MadeOfPartsAndBroken(MadeOfParts, ReadsUnsavedField):
+    """Reads what was not saved as well."""
+
+    def scene(self):
+        return ReadsUnsavedField.scene(self)
+
+
+def test_a_constructor_of_any_kind_is_checked():
+    """The environments on scenes of their own are the factory's too."""
+    check_scene_env(lambda: MadeOfParts(2.0, name="heavy ball"))
+    with pytest.raises(AssertionError, match="reward differs"):
+        check_scene_env(lambda: MadeOfPartsAndBroken(2.0, name="heavy ball"))
+    with MadeOfParts(1.0, name="ball") as env:
+        assert env.cfg.use_shared_scenes
+
+
+def test_one_object_returned_twice_is_refused():
+    """There would be nothing to compare it with."""
+    with (
+        GoodEnv() as env,
+        pytest.raises(AssertionError, match="was not built by this call of the factory"),
+    ):
+        check_scene_env(lambda: env, num_envs=1)
 
 
 def test_what_is_no_scene_environment_is_refused():

@@ -6,8 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 
-from superdex.envs import AntEnvCfg, CartPoleEnv, CartPoleEnvCfg, HalfCheetahEnvCfg, SceneEnvCfg
+from superdex.envs import (
+    AntEnvCfg,
+    CartPoleEnv,
+    CartPoleEnvCfg,
+    HalfCheetahEnvCfg,
+    SceneEnv,
+    SceneEnvCfg,
+)
+from superdex.scenes import MujocoScene, SceneManager
 
 
 def test_defaults_are_the_documented_ones():
@@ -140,3 +149,60 @@ def test_a_picture_size_may_be_of_numpy_integers():
     size = CartPoleEnvCfg(render_size=(np.int64(64), 48)).render_size
     assert size == (64, 48)
     assert type(size[0]) is int
+
+
+BALL = """<mujoco><option timestep="0.004"/><worldbody><body name="ball"><joint type="slide"/>
+<geom size="0.1"/></body></worldbody></mujoco>"""
+
+
+class Ball(SceneEnv):
+    """Does nothing, at the frequencies it is given."""
+
+    by_hand = False
+
+    def __init__(self, cfg=None, **overrides):
+        super().__init__(cfg, **overrides)
+        self._setup_observation_space(place=Box(-9, 9, (1,)))
+        self._setup_action_space(force=Box(-1, 1, (1,)))
+        if self.by_hand:
+            self._scene = MujocoScene.from_xml_string(BALL)
+        else:
+            self._load_scene("ball", lambda: (MujocoScene.from_xml_string(BALL), None))
+
+
+class BallByHand(Ball):
+    """Takes no part in sharing."""
+
+    by_hand = True
+
+
+@pytest.mark.parametrize("use_shared_scenes", [True, False])
+@pytest.mark.parametrize("frequency", [100, 150, 500, 1000])
+def test_a_frequency_that_the_timestep_does_not_fit_is_refused_at_once(
+    frequency, use_shared_scenes
+):
+    """The constructor names both numbers and both cures, and leaves no scene behind."""
+    cfg = {"control_frequency": 50, "use_shared_scenes": use_shared_scenes}
+    with pytest.raises(ValueError, match=f"Ball has simulation_frequency={frequency} Hz") as caught:
+        Ball(cfg, simulation_frequency=frequency)
+    said = str(caught.value)
+    assert "timesteps of 0.004 s (250 Hz)" in said
+    assert "divided by a whole number, such as" in said
+    assert f'<option timestep="{1 / frequency:.6g}"/>' in said
+    assert SceneManager.for_class(Ball).scene_count == 0
+
+
+@pytest.mark.parametrize("frequency", [50, 125, 250])
+def test_a_frequency_that_fits_is_taken(frequency):
+    """Any whole number of timesteps makes a physics step."""
+    with Ball(control_frequency=frequency, simulation_frequency=frequency) as env:
+        assert env.scene_name == "ball"
+
+
+def test_a_scene_that_was_built_by_hand_is_checked_at_the_first_reset():
+    """There is no earlier moment."""
+    with (
+        BallByHand(control_frequency=50, simulation_frequency=100, use_shared_scenes=False) as env,
+        pytest.raises(ValueError, match="no whole number of the model's timesteps"),
+    ):
+        env.reset(seed=0)

@@ -215,7 +215,7 @@ def run_beside_references(envs, references, mode, seed, steps):
                 assert shown["_" + key][index]
                 assert_same(value, shown[key][index], key)
             if flags[0]:
-                assert infos["terminated_reason"][index] == "unhealthy"
+                assert infos["terminated_reason"][index] == "Unhealthy"
             if flags[1]:
                 assert infos["truncated_reason"][index] == "time limit"
     return resets

@@ -9,7 +9,7 @@ from tests.examples.modules import EXAMPLES
 
 SMALL: dict[str, tuple[list[str], str]] = {
     "quickstart.py": (
-        ["--num_envs=20", "--num_envs_per_worker=10", "--num_steps=40"],
+        ["--num_envs=20", "--num_workers=2", "--num_steps=40"],
         "episodes ended: Pole angle exceeded threshold",
     ),
     "custom_env.py": (

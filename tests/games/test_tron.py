@@ -20,6 +20,8 @@ SETTINGS = [
     ({"width": 64, "height": 4, "vision_radius": 5}, 2, 400),
     ({"width": 5, "height": 64}, 2, 300),
     ({"width": 4, "height": 4, "vision_radius": 2}, 5, 700),
+    ({"width": 6, "height": 5, "opening_plies": 3}, 4, 400),
+    ({"width": 12, "height": 9, "opening_plies": 8, "max_plies": 7, "vision_radius": 2}, 3, 400),
 ]
 
 
@@ -32,7 +34,7 @@ def assert_same(arrays, row, expected, where):
 
 @pytest.mark.parametrize(("options", "history", "positions"), SETTINGS)
 def test_engine_equals_the_plain_twin_ply_by_ply(tron, options, history, positions):
-    """Observations, events, rewards and ends are the twin's, over 5,200 positions in all."""
+    """Observations, events, rewards and ends are the twin's, over 6,000 positions in all."""
     rows, seed = 4, 11
     batch = tron.create(rows, options=options, event_history=history, seeds=seed + np.arange(rows))
     outputs = batch.allocate()
@@ -76,6 +78,116 @@ def test_an_unknown_move_crashes_its_player(tron):
     batch.step([4, -1, 2**31 - 1], outputs, keep_illegal=False)
     assert outputs.arrays["terminated"].tolist() == [1, 1, 1]
     assert outputs.arrays["scores"].tolist() == [[-1, 1]] * 3
+
+
+@pytest.mark.parametrize("opening_plies", [0, 1, 2, 5, 16, 1024])
+def test_openings_equal_those_of_the_plain_twin(tron, opening_plies):
+    """Each of 64 seeds begins where the twin does, on one thread and on two."""
+    options = {"width": 8, "height": 6, "opening_plies": opening_plies}
+    one, two = (tron.create(64, options=options, num_threads=threads) for threads in (1, 2))
+    assert one.capture().tobytes() == two.capture().tobytes()
+    outputs = one.allocate()
+    one.observe(outputs)
+    for row in range(64):
+        assert_same(outputs.arrays, row, TronTwin(row, **options).observe(), f"seed {row}")
+
+
+@pytest.mark.parametrize("opening_plies", [4, 9, 40])
+def test_an_opening_leaves_its_game_to_be_played(tron, opening_plies):
+    """No seed begins a game that is over; a shorter opening ends where only a crash is left."""
+    batch = tron.create(400, options={"width": 6, "height": 5, "opening_plies": opening_plies})
+    arrays = (outputs := batch.allocate()).arrays
+    batch.observe(outputs)
+    assert not arrays["over"].any()
+    assert (arrays["legal_action_count"] > 0).all()
+    assert not arrays["seat_reward"].any()
+    assert (arrays["acting_seat"] == -1).all()
+    short = arrays["plies"] < opening_plies
+    boxed_in = arrays["action_features"][:, 0, 3] == 1
+    assert boxed_in[short].all()
+    assert short.any() == (opening_plies > 4)
+
+
+def test_an_opening_counts_as_plies_and_as_no_steps(tron):
+    """`plies` has it; `max_plies`, `max_episode_steps`, events and ids count what players do."""
+    options = {"opening_plies": 6, "max_plies": 3}
+    for limit, ends in ((None, "terminated"), (2, "truncated")):
+        batch = tron.create(
+            8, options=options, seeds=range(8), event_history=9, max_episode_steps=limit
+        )
+        plain = tron.create(8, seeds=range(8))
+        arrays = (outputs := batch.allocate()).arrays
+        batch.observe(outputs)
+        ids = (usual := plain.allocate()).arrays
+        plain.observe(usual)
+        assert (arrays["plies"] == 6).all()
+        assert not arrays["event_mask"].any()
+        np.testing.assert_array_equal(arrays["state_id"], ids["state_id"])
+        for step in range(1, (limit or 3) + 1):
+            assert not arrays[ends].any()
+            batch.step(arrays["action_id"][:, 0], outputs)
+            assert (arrays["plies"] == 6 + step).all()
+        assert arrays[ends].all()
+        assert not arrays["scores"].any()
+        # The seat to move was told of both seats' actions.
+        assert arrays["event_action_sequence"][0, -step:].tolist() == list(range(1, step + 1))
+
+
+def positions_after(width, height, plies):
+    """Return how many positions a game can be in after so many legal plies."""
+    positions = set()
+    for x in range(1, width // 2):
+        for y in range(1, height - 1):
+            heads = ((x, y), (width - 1 - x, height - 1 - y))
+            trails = tuple(frozenset([head]) for head in heads)
+            positions |= {(heads, (d, (d + 2) % 4), trails) for d in range(4)}
+    for ply in range(plies):
+        seat, following = ply % 2, set()
+        for heads, directions, trails in positions:
+            x, y = heads[seat]
+            for move, (dx, dy) in enumerate(((0, -1), (1, 0), (0, 1), (-1, 0))):
+                cell = (x + dx, y + dy)
+                inside = 0 <= cell[0] < width and 0 <= cell[1] < height
+                if inside and cell not in trails[0] and cell not in trails[1]:
+                    pairs = [list(heads), list(directions), list(trails)]
+                    for pair, entry in zip(pairs, (cell, move, trails[seat] | {cell}), strict=True):
+                        pair[seat] = entry
+                    following.add(tuple(map(tuple, pairs)))
+        positions = following
+    return len(positions)
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "plies", "starts"),
+    [(30, 20, 0, 1008), (30, 20, 2, 4028), (16, 12, 0, 280), (16, 12, 2, 1116), (16, 12, 4, 9404)],
+)
+def test_the_documented_numbers_of_starts_are_right(width, height, plies, starts):
+    """Those of the reference are counted, position by position."""
+    assert positions_after(width, height, plies) == starts
+
+
+@pytest.mark.parametrize(("plies", "starts"), [(0, 8), (2, 32), (4, 170)])
+def test_seeds_begin_in_every_start_there_is(tron, plies, starts):
+    """Twenty thousand seeds find all of a small board, and no others."""
+    options = {"width": 5, "height": 4, "opening_plies": plies}
+    batch = tron.create(20_000, options=options)
+    outputs = batch.allocate(names=("state", "board"))
+    batch.observe(outputs)
+    rows = [outputs.arrays[name].reshape(20_000, -1) for name in ("state", "board")]
+    assert len(np.unique(np.hstack(rows), axis=0)) == starts == positions_after(5, 4, plies)
+
+
+@pytest.mark.parametrize("value", [-1, 1025, 2.5, True, None])
+def test_an_impossible_opening_is_refused(tron, value):
+    """The error names the option, its range and the value."""
+    with pytest.raises(ValueError, match=r"opening_plies of tron .* from 0 to 1024, got"):
+        tron.create(2, options={"opening_plies": value})
+
+
+def test_an_opening_near_its_name_is_suggested(tron):
+    """A name that is almost right is answered with the right one."""
+    with pytest.raises(ValueError, match="Did you mean 'opening_plies'"):
+        tron.create(2, options={"opening_ply": 2})
 
 
 def test_hidden_cells_change_nothing_that_a_seat_sees(tron):

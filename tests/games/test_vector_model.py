@@ -15,6 +15,7 @@ RULES = [
     {"width": 6, "height": 5},
     {"width": 5, "height": 4, "vision_radius": 2, "max_plies": 11},
     {"width": 4, "height": 4},
+    {"width": 6, "height": 5, "opening_plies": 5, "max_plies": 6},
 ]
 SEEDS = (0, 5, 2**63, 2**64 - 8)
 

@@ -35,10 +35,12 @@ class TronTwin:
         height: int = 20,
         vision_radius: int = 0,
         max_plies: int = 0,
+        opening_plies: int = 0,
         history: int = 0,
     ) -> None:
         self.width, self.height = width, height
-        self.vision_radius, self.max_plies, self.history = vision_radius, max_plies, history
+        self.vision_radius, self.history = vision_radius, history
+        self.last_ply = max_plies and opening_plies + max_plies
         counter = seed & MASK
 
         def below(bound: int) -> int:
@@ -56,6 +58,15 @@ class TronTwin:
         self.seat = self.plies = 0
         self.over, self.winner = False, -1
         self.events: list[list[tuple[Any, ...]]] = [[], []]
+        self.actions = 0
+        for _ in range(opening_plies):
+            around = self.neighbours(self.heads[self.seat])
+            safe = [move for move in range(4) if self.is_free(around[move])]
+            if not safe:
+                break
+            self.enter(safe[below(len(safe))])
+            self.plies += 1
+            self.seat = 1 - self.seat
 
     def inside(self, cell: Cell) -> bool:
         return 0 <= cell[0] < self.width and 0 <= cell[1] < self.height
@@ -71,13 +82,21 @@ class TronTwin:
     def neighbours(self, cell: Cell) -> list[Cell]:
         return [(cell[0] + dx, cell[1] + dy) for dx, dy in STEPS]
 
+    def is_free(self, cell: Cell) -> bool:
+        return self.inside(cell) and cell not in self.trails[0] | self.trails[1]
+
     def legal(self) -> list[int]:
         if self.over:
             return []
-        taken = self.trails[0] | self.trails[1]
         around = self.neighbours(self.heads[self.seat])
-        safe = [m for m, cell in enumerate(around) if self.inside(cell) and cell not in taken]
+        safe = [move for move, cell in enumerate(around) if self.is_free(cell)]
         return safe or [self.directions[self.seat]]
+
+    def enter(self, move: int) -> None:
+        cell = self.neighbours(self.heads[self.seat])[move]
+        self.directions[self.seat] = move
+        self.heads[self.seat] = cell
+        self.trails[self.seat].add(cell)
 
     def play(self, move: int) -> None:
         mover, source = self.seat, self.heads[self.seat]
@@ -94,15 +113,15 @@ class TronTwin:
             cause = 0
         if target is not None:
             self.directions[mover] = move
-        if target is not None and cause == 0:
-            self.heads[mover] = target
-            self.trails[mover].add(target)
+        if cause == 0:
+            self.enter(move)
         else:
             self.over, self.winner = True, 1 - mover
+        self.actions += 1
         self.tell(mover, source, target, -1 if target is None else move, cause)
         self.plies += 1
         self.seat = 1 - mover
-        if self.max_plies and self.plies >= self.max_plies:
+        if self.last_ply and self.plies >= self.last_ply:
             self.over = True
 
     def tell(self, mover: int, source: Cell, target: Cell | None, move: int, cause: int) -> None:
@@ -129,7 +148,7 @@ class TronTwin:
                 affected.append((mover, self.number(source), 0))
             if cause == 3 and sees_target:
                 affected.append((1 - mover, self.number(target), 1))
-            self.events[seat].append((self.plies + 1, features, affected))
+            self.events[seat].append((self.actions, features, affected))
 
     # What the seat to move sees.
 

@@ -207,6 +207,17 @@ def test_a_dt_that_is_no_whole_number_of_timesteps_is_refused(scene, dt):
     assert scene.data.time == 0
 
 
+def test_a_missing_model_file_is_named(tmp_path):
+    """The error is Python's own for it, with the whole path; a damaged file is MuJoCo's matter."""
+    missing = tmp_path / "no_robot.xml"
+    with pytest.raises(FileNotFoundError, match="no model file") as caught:
+        MujocoScene.from_xml_path(missing)
+    assert caught.value.filename == str(missing)
+    missing.write_text("<mujoco")
+    with pytest.raises(ValueError, match="XML"):
+        MujocoScene.from_xml_path(missing)
+
+
 def test_refresh_computes_derived_quantities_and_leaves_the_state(scene):
     """After refresh, xpos is that of the state, and the state is the same to the bit."""
     run(scene, 0, 30)

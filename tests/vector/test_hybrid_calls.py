@@ -12,6 +12,7 @@ from functools import partial
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode
 
 from superdex.errors import ClosedError, WorkerRaised
 from superdex.scenes import live_scene_count
@@ -419,3 +420,48 @@ def test_closing_does_not_wait_for_a_process_that_the_caller_forked(make_workers
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+
+
+def test_repr_tells_split_mode_and_state(make):
+    """From the first moment to the last, and no environment is asked."""
+    envs = make([Walk] * 6, num_workers=2, autoreset_mode=AutoresetMode.SAME_STEP)
+    assert repr(envs) == "HybridVectorEnv(num_envs=6, 2 × 3, SAME_STEP, not reset yet)"
+    envs.reset(seed=0)
+    assert repr(envs) == "HybridVectorEnv(num_envs=6, 2 × 3, SAME_STEP, idle)"
+    envs.step_async(envs.action_space.sample())
+    assert repr(envs).endswith("step pending)")
+    envs.step_wait()
+    envs.reset_async()
+    assert repr(envs).endswith("reset pending)")
+    envs.reset_wait()
+    envs.close()
+    assert repr(envs) == "HybridVectorEnv(num_envs=6, 2 × 3, SAME_STEP, closed)"
+
+
+def test_repr_tells_an_uneven_split_and_what_broke_it(make):
+    """Fewest to most environments of a worker; the failure by its class."""
+
+    class Fails(Walk):
+        def step(self, action):
+            raise LookupError
+
+    envs = make([Fails] * 5, num_workers=2)
+    assert "5, 2 × 2–3, NEXT_STEP" in repr(envs)
+    envs.reset(seed=0)
+    with pytest.raises(Exception):  # noqa: B017, PT011 - what is raised is another test's
+        envs.step(envs.action_space.sample())
+    assert "broken by " in repr(envs)
+
+
+def test_repr_names_the_id_that_it_was_made_by():
+    """As Gymnasium's own vectors do."""
+    with gym.make_vec("superdex/Hopper-v5", num_envs=2) as envs:
+        assert repr(envs.unwrapped).startswith(
+            "HybridVectorEnv(superdex/Hopper-v5, num_envs=2, 1 × 2"
+        )
+
+
+def test_repr_before_the_constructor_is_through():
+    """A debugger may look at any moment."""
+    envs = object.__new__(HybridVectorEnv)
+    assert repr(envs) == "HybridVectorEnv(not built)"

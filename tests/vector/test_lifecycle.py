@@ -216,3 +216,15 @@ def test_an_interrupt_is_over_with_its_call(end):
     else:
         getattr(lifecycle, end)()
     assert not lifecycle.interrupted
+
+
+@pytest.mark.parametrize("state", State)
+def test_every_state_has_words(state):
+    """A call in flight is told as pending, a failure by its class."""
+    lifecycle = Lifecycle()
+    lifecycle.state = state
+    pending = state in (State.STEPPING, State.RESETTING, State.CALLING, State.SLOTS)
+    assert lifecycle.in_words() == (f"{state.value} pending" if pending else state.value)
+    lifecycle.break_down(ValueError("no"))
+    broken = state is not State.CLOSED
+    assert lifecycle.in_words() == ("broken by ValueError" if broken else "closed")

@@ -21,7 +21,7 @@ from gymnasium.vector import AutoresetMode
 
 from superdex.envs import AntEnv, CartPoleEnv, HalfCheetahEnv
 from superdex.errors import ResetNeeded
-from superdex.testing._equivalence import _equal
+from superdex.testing._differences import equal as _equal
 from superdex.vector import HybridVectorEnv
 from tests.vector.test_states import (
     MODES,

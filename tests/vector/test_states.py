@@ -29,7 +29,7 @@ from superdex.errors import (
 from superdex.scenes import share_mujoco
 from superdex.states import VectorState
 from superdex.states._codec import decode, encode
-from superdex.testing._equivalence import _equal
+from superdex.testing._differences import equal as _equal
 from superdex.vector import HybridVectorEnv
 from tests.vector.envs import Walk
 from tests.vector.test_restart import kill

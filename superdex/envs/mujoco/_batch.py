@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["UNHEALTHY_REASON", "MujocoEnvBatch"]
 
-UNHEALTHY_REASON = "unhealthy"
+UNHEALTHY_REASON = "Unhealthy"
 """Why an episode ends that Gymnasium terminates."""
 
 

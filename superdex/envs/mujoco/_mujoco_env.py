@@ -80,6 +80,7 @@ class MujocoEnv(SceneEnv):
     # Fields that a batch need not copy out. The agent of the shared scene has all of them, because
     # it is there before a subclass's constructor says which: siblings may differ.
     _unread: frozenset[str] = frozenset()
+    _takes_models_timestep = True
 
     def __init__(
         self,

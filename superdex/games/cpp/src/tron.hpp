@@ -22,11 +22,19 @@ struct Rules {
   explicit Rules(const std::int64_t* options)
       : size{static_cast<std::int32_t>(options[0]), static_cast<std::int32_t>(options[1])},
         vision_radius(static_cast<std::int32_t>(options[2])),
-        max_plies(static_cast<std::int32_t>(options[3])) {}
+        max_plies(static_cast<std::int32_t>(options[3])),
+        opening_plies(static_cast<std::int32_t>(options[4])) {}
+
+  // Whether a game with so many plies is a draw. Those of the opening are not the players'. An opening
+  // that was cut short needs no other limit: the ply after it is a crash.
+  [[nodiscard]] bool out_of_plies(std::int32_t plies) const noexcept {
+    return max_plies > 0 && plies >= opening_plies + max_plies;
+  }
 
   Size size;
   std::int32_t vision_radius;  // 0: everything is seen
-  std::int32_t max_plies;      // after so many the game is a draw; 0: no limit
+  std::int32_t max_plies;      // after so many of the players the game is a draw; 0: no limit
+  std::int32_t opening_plies;  // random moves at the start
 };
 
 // One game. Trails hold every cell that a cycle has been on, its head included.
@@ -121,9 +129,8 @@ inline std::array<Outlook, kMoves> outlooks(const Perceived& now) noexcept {
   return all;
 }
 
-// Legal are the moves into free cells; a cycle that is boxed in may only go straight on, and crash.
-inline std::int32_t legal_moves(const Rules& rules, const State& state, std::int32_t* ids) noexcept {
-  if (state.over != 0) return 0;
+// The moves of the seat to move into free cells; none where it is boxed in.
+inline std::int32_t free_moves(const Rules& rules, const State& state, std::int32_t* ids) noexcept {
   std::int32_t count = 0;
   for (std::int32_t move = 0; move < kMoves; ++move) {
     const std::int32_t cell = rules.size.beside(state.head[state.seat], move);
@@ -131,6 +138,13 @@ inline std::int32_t legal_moves(const Rules& rules, const State& state, std::int
       ids[count++] = move;
     }
   }
+  return count;
+}
+
+// Legal are the moves into free cells; a cycle that is boxed in may only go straight on, and crash.
+inline std::int32_t legal_moves(const Rules& rules, const State& state, std::int32_t* ids) noexcept {
+  if (state.over != 0) return 0;
+  std::int32_t count = free_moves(rules, state, ids);
   if (count == 0) ids[count++] = state.direction[state.seat];
   return count;
 }

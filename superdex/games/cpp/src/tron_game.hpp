@@ -9,7 +9,8 @@ namespace superdex::tron {
 inline constexpr Option kOptions[] = {{"width", 30, 4, 64},
                                       {"height", 20, 4, kMostRows},
                                       {"vision_radius", 0, 0, 64},
-                                      {"max_plies", 0, 0, 1 << 20}};
+                                      {"max_plies", 0, 0, 1 << 20},
+                                      {"opening_plies", 0, 0, 1024}};
 inline constexpr const char* kActions[] = {"up", "right", "down", "left"};
 inline constexpr const char* kActionFeatures[] = {"direction", "cell", "turn", "crash", "room", "margin"};
 // type: 0 a move, 1 a crash. cause of a crash: 1 a wall, 2 the own trail, 3 the other's, 4 an unknown
@@ -57,10 +58,13 @@ struct Tron {
     about.num_affected_features = std::size(kAffectedFeatures);
     // Each ply but the last fills a cell; two are filled at the start.
     const std::int32_t most = rules.size.cells() - 1;
-    about.most_plies = rules.max_plies > 0 ? std::min(rules.max_plies, most) : most;
+    const std::int32_t limit = rules.opening_plies + rules.max_plies;
+    about.most_plies = rules.max_plies > 0 ? std::min(limit, most) : most;
   }
 
   // Seat 0 starts in the left half, not at its edges; seat 1 where a half turn of the board takes it.
+  // The opening that follows enters free cells only, and is cut short where a seat is boxed in: a game
+  // that begins goes on. It is part of the position and no event of the episode.
   static void begin(const Rules& rules, State& state, std::uint64_t seed) noexcept {
     state = State{};
     state.random.counter = seed;
@@ -72,6 +76,15 @@ struct Tron {
     state.direction[0] = direction;
     state.direction[1] = (direction + 2) % kMoves;
     for (std::int32_t seat = 0; seat < kSeats; ++seat) state.lay(rules.size, seat, state.head[seat]);
+    std::array<std::int32_t, kMoves> moves{};
+    while (state.plies < rules.opening_plies) {
+      const std::int32_t count = free_moves(rules, state, moves.data());
+      if (count == 0) break;
+      const std::int32_t move = moves[static_cast<std::size_t>(state.random.below(count))];
+      state.direction[state.seat] = move;
+      enter(rules.size, state, rules.size.beside(state.head[state.seat], move));
+      end_ply(state);
+    }
   }
 
   static void play(const Rules& rules, State& state, std::int32_t move, EventSink& events) noexcept {
@@ -92,16 +105,14 @@ struct Tron {
     }
     if (known) state.direction[mover] = move;
     if (cause == 0) {
-      state.head[mover] = target;
-      state.lay(size, mover, target);
+      enter(size, state, target);
     } else {
       state.over = 1;
       state.winner = 1 - mover;
     }
     tell(rules, state, events, {state.plies, cause != 0, mover, source, target, known ? move : -1, cause});
-    ++state.plies;
-    state.seat = 1 - mover;
-    if (rules.max_plies > 0 && state.plies >= rules.max_plies) state.over = 1;
+    end_ply(state);
+    if (rules.out_of_plies(state.plies)) state.over = 1;
   }
 
   static bool over(const State& state) noexcept { return state.over != 0; }
@@ -134,9 +145,9 @@ struct Tron {
       if (state.direction[seat] < 0 || state.direction[seat] >= kMoves) return false;
     }
     const bool crashed = state.winner != -1;
-    const bool out_of_plies = rules.max_plies > 0 && state.plies >= rules.max_plies;
+    const bool out_of_plies = rules.out_of_plies(state.plies);
     if (state.plies < 0 || state.plies > size.cells() || laid != kSeats + state.plies - crashed) return false;
-    if (rules.max_plies > 0 && state.plies > rules.max_plies) return false;
+    if (out_of_plies && rules.out_of_plies(state.plies - 1)) return false;
     return state.seat == state.plies % kSeats && (!crashed || state.winner == state.seat) &&
            state.over == (crashed || out_of_plies);
   }
@@ -147,6 +158,15 @@ struct Tron {
   }
 
  private:
+  static void enter(Size size, State& state, std::int32_t cell) noexcept {
+    state.head[state.seat] = cell;
+    state.lay(size, state.seat, cell);
+  }
+  static void end_ply(State& state) noexcept {
+    ++state.plies;
+    state.seat = 1 - state.seat;
+  }
+
   struct Event {
     std::int32_t ply, type, seat, source, target, direction, cause;
   };

@@ -75,7 +75,7 @@ void threads_change_nothing_and_nothing_is_allocated(std::vector<std::int64_t> o
 
 void disjoint_rows_from_two_threads() {
   const std::int32_t games = 48;
-  Tron tron({12, 9, 0, 0}, games, 2);
+  Tron tron({12, 9, 0, 0, 0}, games, 2);
   const auto play = [&](std::int32_t offset) {
     std::vector<std::int32_t> rows, actions(games / 2);
     for (std::int32_t row = offset; row < games; row += 2) rows.push_back(row);
@@ -97,7 +97,7 @@ void disjoint_rows_from_two_threads() {
 // What batches of one size and the same options can be asked, whoever else asks.
 void callers_on_any_rows_leave_games_sound() {
   const std::int32_t games = 24;
-  Tron tron({10, 8, 2, 30}, games, 3);
+  Tron tron({10, 8, 2, 30, 5}, games, 3);
   const auto size = static_cast<std::size_t>(sdg_state_size(tron.batch));
   const auto call = [&](std::uint64_t seed) {
     SplitMix64 random{seed};
@@ -140,7 +140,7 @@ void callers_on_any_rows_leave_games_sound() {
 void no_number_is_given_twice() {
   const std::int32_t games = 3;
   const std::uint64_t most = 100, first = UINT64_C(9) << 44;
-  const Tron usual({9, 7, 0, 0}, games, 1);
+  const Tron usual({9, 7, 0, 0, 0}, games, 1);
   const sdg_settings settings{sizeof(sdg_settings), games, 1, kActions, kHistory, 0, first, first};
   const std::uint64_t seeds[games] = {1, 2, 3};
   const auto batch = std::make_unique<Batch<tron::Tron>>(usual.options.data(), settings, seeds, most);
@@ -175,7 +175,7 @@ void no_number_is_given_twice() {
 }
 
 void arguments_that_make_no_sense_are_refused() {
-  Tron tron({10, 8, 0, 0}, 3, 1);
+  Tron tron({10, 8, 0, 0, 0}, 3, 1);
   Arrays arrays(tron.about, 3);
   const std::vector<std::int32_t> actions(3, 0);
   sdg_outputs other = arrays.out;
@@ -191,7 +191,7 @@ void arguments_that_make_no_sense_are_refused() {
   CHECK(sdg_step(tron.batch, actions.data(), 0, nullptr, nullptr, 0, nullptr) == SDG_OK);
   CHECK(sdg_observe(tron.batch, nullptr, 3, nullptr) == SDG_BAD_ARGUMENT);
   CHECK(sdg_bot_moves(tron.batch, 4, 0, 0, nullptr, 3, nullptr, arrays.ids.data()) == SDG_BAD_ARGUMENT);
-  const std::int64_t options[] = {3, 8, 0, 0};
+  const std::int64_t options[] = {3, 8, 0, 0, 0};
   CHECK(sdg_describe(0, options, &tron.about) == SDG_BAD_OPTION);
   sdg_settings settings{sizeof(sdg_settings), 1, 1, 1, 0, 0, 0, 0};
   const std::uint64_t seed = 0;
@@ -229,7 +229,7 @@ struct MeetingTron : tron::Tron {
 };
 
 void games_begin_on_all_threads() {
-  const std::int64_t options[] = {9, 7, 0, 0};
+  const std::int64_t options[] = {9, 7, 0, 0, 0};
   const sdg_settings settings{sizeof(sdg_settings), 64, 2, 4, 0, 0, 0, 0};
   const std::vector<std::uint64_t> seeds(64, 1);
   MeetingTron::expect_a_meeting();
@@ -244,9 +244,9 @@ void games_begin_on_all_threads() {
 
 int main() {
   games_begin_on_all_threads();
-  threads_change_nothing_and_nothing_is_allocated({30, 20, 0, 0});
-  threads_change_nothing_and_nothing_is_allocated({9, 7, 2, 40});
-  threads_change_nothing_and_nothing_is_allocated({64, 64, 64, 0});
+  threads_change_nothing_and_nothing_is_allocated({30, 20, 0, 0, 0});
+  threads_change_nothing_and_nothing_is_allocated({9, 7, 2, 40, 6});
+  threads_change_nothing_and_nothing_is_allocated({64, 64, 64, 0, 0});
   disjoint_rows_from_two_threads();
   callers_on_any_rows_leave_games_sound();
   no_number_is_given_twice();

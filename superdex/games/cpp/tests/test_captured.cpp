@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "check.hpp"
@@ -102,8 +103,8 @@ void sealed_bytes_do_no_harm(Tron& tron, SplitMix64& random) {
 
 int main() {
   SplitMix64 random{9};
-  for (const std::int64_t max_plies : {0, 12}) {
-    Tron tron({10, 8, 2, max_plies}, kGames, 1);
+  for (const auto& [max_plies, opening_plies] : {std::pair{0, 0}, {12, 0}, {9, 5}}) {
+    Tron tron({10, 8, 2, max_plies, opening_plies}, kGames, 1);
     damaged_bytes_are_refused(tron);
     sealed_bytes_do_no_harm(tron, random);
   }
